@@ -1,0 +1,1 @@
+"""What is wrong, on whom, and what to do."""

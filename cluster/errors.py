@@ -1,0 +1,48 @@
+"""The one exception tree. Each leaf says what, where, and the next move.
+
+    RankrunError                 exit code 3: could not run
+    ├── UsageError (ValueError)  exit code 2: the caller's mistake
+    ├── RunFolderError           the run folder cannot be made, written or read
+    └── LaunchError              the agent or the ranks could not be started
+
+A failed rank or a wrong result is not an exception: it is data (an outcome, a finding).
+"""
+
+from .compat import StrEnum
+
+
+class ExitCode:
+    """Exit codes of every command; `launch` also passes on the first failing rank's own."""
+
+    OK = 0
+    CHECK_FAILED = 1
+    USAGE = 2
+    COULD_NOT_RUN = 3
+    DEADLINE = 124
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+class RankrunError(Exception):
+    """Something a user can read and act on; never shown with a traceback."""
+
+    exit_code = ExitCode.COULD_NOT_RUN
+
+
+class UsageError(RankrunError, ValueError):
+    """A wrong option, target, size or name; lists the valid values."""
+
+    exit_code = ExitCode.USAGE
+
+
+class RunFolderError(RankrunError):
+    """The run folder cannot be made, written or read."""
+
+
+class LaunchError(RankrunError):
+    """The agent or the ranks could not be started."""
+
+
+def valid_values(values: type[StrEnum]) -> str:
+    """The values of an enumeration as a message lists them: `a, b, c`."""
+    return ", ".join(str(value) for value in values)

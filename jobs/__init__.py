@@ -1,0 +1,1 @@
+"""A command on N ranks: placement, environment, plan, launchers, supervision, run folder."""

@@ -1,0 +1,62 @@
+"""How a plan is started, one row per launcher; each loads only when chosen."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from ...cluster.compat import StrEnum
+from ..events import Event
+from ..plan import LaunchPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHandle:
+    """A small saved value: any process can watch or cancel the run by it."""
+
+    launcher: str
+    job_id: str
+
+
+class JobState(StrEnum):
+    """What is known of a job from outside."""
+
+    RUNNING = "running"
+    ENDED = "ended"
+    UNKNOWN = "unknown"
+
+
+class Job(Protocol):
+    """A submitted run, in the process that submitted it."""
+
+    handle: JobHandle
+
+    def events(self, timeout_s: float) -> Iterator[Event]:
+        """What came in; waits at most `timeout_s` for the first; stops when `ended`."""
+
+    def request_stacks(self) -> None:
+        """Ask every rank for its stacks; they come as events."""
+
+    def stop(self, reason: str, *, grace_s: float) -> None:
+        """Ask every rank to end; kill after the grace. Can be called again with less."""
+
+
+class Launcher(Protocol):
+    """Starts plans in one way."""
+
+    def submit(self, plan: LaunchPlan) -> Job:
+        """Start the plan."""
+
+    def state(self, handle: JobHandle) -> JobState:
+        """What became of a job."""
+
+    def cancel(self, handle: JobHandle) -> None:
+        """End a job from any process."""
+
+
+def _local() -> Launcher:
+    from .local import LocalLauncher  # noqa: PLC0415  # loaded when chosen
+
+    return LocalLauncher()
+
+
+LAUNCHERS: dict[str, Callable[[], Launcher]] = {"local": _local}

@@ -1,0 +1,217 @@
+"""The plan of a run: a value, made purely; `--dry-run` prints the very object that is executed."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypedDict
+
+from ..cluster.errors import UsageError
+from ..cluster.secrets import mask_argv, mask_environment
+from ..cluster.targets import Target
+from .environment import MASTER_ADDR, MASTER_PORT, PORT_AT_START, is_relevant, rank_environment
+from .placement import Placement, Rank, place
+
+PLAN_SCHEMA = "rankrun.plan/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long things may take. None: no limit.
+
+    `deadline_s` bounds the whole run. `grace_s` passes between asking the ranks to end
+    (SIGTERM) and killing them. `lease_s` is how long an agent lives without a word from
+    its controller; an agent that is a child of it needs none, it sees the pipe close.
+    """
+
+    deadline_s: float | None = None
+    grace_s: float = 1.5
+    lease_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """What a user asks for. `environment` is inherited; `settings` are set on top of it."""
+
+    run_id: str
+    argv: tuple[str, ...]
+    target: Target
+    run_folder: Path
+    workdir: Path
+    environment: Mapping[str, str]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    limits: Limits = Limits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankPlan:
+    """One rank and what its process gets on top of the common environment."""
+
+    rank: Rank
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchPlan:
+    """Everything a launcher needs. The whole environment of a rank is inherited, then
+    `settings`, then its own; MASTER_PORT is added by the agent that reserves it."""
+
+    run_id: str
+    argv: tuple[str, ...]
+    launcher: str
+    target: str
+    run_folder: Path
+    workdir: Path
+    inherited: Mapping[str, str]
+    settings: Mapping[str, str]
+    ranks: tuple[RankPlan, ...]
+    limits: Limits
+
+    @property
+    def placement(self) -> Placement:
+        """Who runs where."""
+        return Placement(ranks=tuple(planned.rank for planned in self.ranks))
+
+    @property
+    def master_addr(self) -> str:
+        """The address that all ranks dial."""
+        return self.ranks[0].environment[MASTER_ADDR]
+
+
+def build_plan(request: PlanRequest) -> LaunchPlan:
+    """The plan of a request. Pure.
+
+    Raises:
+        UsageError: for an empty command.
+    """
+    if not request.argv:
+        raise UsageError(
+            "no command to run: write it after --, as in: rankrun launch -- python x.py"
+        )
+    placement = place(request.target.hosts)
+    common = {**request.environment, **request.settings}
+    ranks = tuple(
+        RankPlan(
+            rank=rank,
+            environment=rank_environment(
+                rank, placement=placement, run_id=request.run_id, common=common
+            )
+            | dict(request.settings),
+        )
+        for rank in placement.ranks
+    )
+    return LaunchPlan(
+        run_id=request.run_id,
+        argv=request.argv,
+        launcher=request.target.launcher,
+        target=request.target.text,
+        run_folder=request.run_folder,
+        workdir=request.workdir,
+        inherited=request.environment,
+        settings=request.settings,
+        ranks=ranks,
+        limits=request.limits,
+    )
+
+
+class RankRow(TypedDict):
+    """One rank as plan.json and `rankrun env --json` show it."""
+
+    rank: int
+    host: str
+    address: str
+    local_rank: int
+    environment: dict[str, str]
+
+
+class PlanDocument(TypedDict):
+    """plan.json: the plan with secrets masked."""
+
+    schema: str
+    run_id: str
+    target: str
+    launcher: str
+    command: list[str]
+    workdir: str
+    run_folder: str
+    world_size: int
+    deadline_s: float | None
+    grace_s: float
+    inherited: dict[str, str]
+    inherited_not_shown: int
+    ranks: list[RankRow]
+
+
+def plan_document(plan: LaunchPlan) -> PlanDocument:
+    """What is stored and shown: of the inherited environment only what shapes a run."""
+    relevant = {name: value for name, value in plan.inherited.items() if is_relevant(name)}
+    return PlanDocument(
+        schema=PLAN_SCHEMA,
+        run_id=plan.run_id,
+        target=plan.target,
+        launcher=plan.launcher,
+        command=mask_argv(plan.argv),
+        workdir=str(plan.workdir),
+        run_folder=str(plan.run_folder),
+        world_size=len(plan.ranks),
+        deadline_s=plan.limits.deadline_s,
+        grace_s=plan.limits.grace_s,
+        inherited=dict(sorted(mask_environment(relevant).items())),
+        inherited_not_shown=len(plan.inherited) - len(relevant),
+        ranks=[_rank_row(planned) for planned in plan.ranks],
+    )
+
+
+def _rank_row(planned: RankPlan) -> RankRow:
+    environment = {**planned.environment, MASTER_PORT: PORT_AT_START}
+    return RankRow(
+        rank=planned.rank.global_rank,
+        host=planned.rank.host.name,
+        address=planned.rank.host.address,
+        local_rank=planned.rank.local_rank,
+        environment=dict(sorted(mask_environment(environment).items())),
+    )
+
+
+def render_plan(plan: LaunchPlan) -> str:
+    """The plan as `--dry-run` prints it: what all ranks share once, then what differs."""
+    document = plan_document(plan)
+    shared = shared_environment(document)
+    lines = [
+        f"run       {document['run_id']}",
+        f"target    {document['target']} (launcher {document['launcher']})",
+        f"command   {shlex.join(document['command'])}",
+        f"workdir   {document['workdir']}",
+        f"folder    {document['run_folder']}",
+        f"ranks     {document['world_size']}",
+        f"deadline  {_seconds(document['deadline_s'])}",
+        f"grace     {_seconds(document['grace_s'])}",
+        "",
+        "inherited by all ranks, of what shapes a run"
+        f" ({document['inherited_not_shown']} more not shown)",
+        *_settings(document["inherited"]),
+        "set for all ranks",
+        *_settings(shared),
+    ]
+    for row in document["ranks"]:
+        own = {k: v for k, v in row["environment"].items() if k not in shared}
+        lines += [f"rank {row['rank']} on {row['host']} ({row['address']})", *_settings(own)]
+    return "\n".join(lines) + "\n"
+
+
+def shared_environment(document: PlanDocument) -> dict[str, str]:
+    """The variables that have one value on all ranks (with one rank: all of them)."""
+    first, *others = (row["environment"] for row in document["ranks"])
+    return {
+        name: value
+        for name, value in first.items()
+        if all(other.get(name) == value for other in others)
+    }
+
+
+def _settings(environment: Mapping[str, str]) -> list[str]:
+    return [f"    {name}={value}" for name, value in environment.items()]
+
+
+def _seconds(value: float | None) -> str:
+    return "none" if value is None else f"{value:g} s"
