@@ -13,8 +13,8 @@ _SECRET_NAME = re.compile(
 )
 # Names that match the pattern above and hold no secret.
 _HARMLESS = re.compile(
-    r"(?:^|_)(?:PWD|OLDPWD|SSH_AUTH_SOCK|XDG_SESSION_[A-Z]+|SESSION_MANAGER)$"
-    r"|^DBUS_SESSION_|TOKENIZERS?_|MAX_TOKENS|NUM_TOKENS"
+    r"^(?:PWD|OLDPWD|SSH_AUTH_SOCK|XDG_SESSION_[A-Z]+|SESSION_MANAGER|DBUS_SESSION_.*)$"
+    r"|TOKENIZERS?_|MAX_TOKENS|NUM_TOKENS"
 )
 _URL_PASSWORD = re.compile(r"(?<=://)([^/\s:@]*):([^/\s@]+)(?=@)")
 _KNOWN_TOKEN = re.compile(

@@ -7,7 +7,7 @@ from .errors import UsageError
 BYTES_PER_GB = 1e9
 
 _SUFFIXES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_SIZE = re.compile(r"(\d+)([KMGT]?)(?:I?B)?")
+_SIZE = re.compile(r"([0-9]+)([KMGT]?)(?:I?B)?")
 
 
 def parse_size_bytes(text: str) -> int:

@@ -176,7 +176,6 @@ def _rank_row(planned: RankPlan) -> RankRow:
 def render_plan(plan: LaunchPlan) -> str:
     """The plan as `--dry-run` prints it: what all ranks share once, then what differs."""
     document = plan_document(plan)
-    shared = shared_environment(document)
     lines = [
         f"run       {document['run_id']}",
         f"target    {document['target']} (launcher {document['launcher']})",
@@ -187,8 +186,17 @@ def render_plan(plan: LaunchPlan) -> str:
         f"deadline  {_seconds(document['deadline_s'])}",
         f"grace     {_seconds(document['grace_s'])}",
         "",
-        "inherited by all ranks, of what shapes a run"
-        f" ({document['inherited_not_shown']} more not shown)",
+    ]
+    return "\n".join(lines) + "\n" + render_environment(plan)
+
+
+def render_environment(plan: LaunchPlan) -> str:
+    """Every rank's environment: what is inherited, what all ranks share, what differs."""
+    document = plan_document(plan)
+    shared = shared_environment(document)
+    hidden = document["inherited_not_shown"]
+    lines = [
+        f"inherited by all ranks, of what shapes a run ({hidden} more not shown)",
         *_settings(document["inherited"]),
         "set for all ranks",
         *_settings(shared),

@@ -172,6 +172,6 @@ class RunFolder:
     def error(self, verb: str, path: Path, error: OSError) -> RunFolderError:
         """The border where the system's errors become ours."""
         return RunFolderError(
-            f"run folder: cannot {verb} {path}: {error.strerror or error}; "
+            f"run folder: cannot {verb} {error.filename or path}: {error.strerror or error}; "
             f"free some space or choose another place with --runs DIR or ${RUNS_VARIABLE}"
         )

@@ -1,0 +1,74 @@
+"""`rankrun launch`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..cluster.targets import parse_target
+from ..jobs.plan import Limits, PlanRequest, build_plan, render_plan
+from ..jobs.run_folder import new_run_id, runs_directory
+from . import options
+
+EXAMPLES = """
+Examples:
+
+  rankrun launch -- python train.py --lr 0.1
+
+  rankrun launch -t local:2 --nccl DEBUG=INFO -- python train.py
+
+  rankrun launch -t local:8 --deadline 600 -- ./benchmark
+
+  rankrun launch --dry-run -- python train.py
+"""
+
+
+def launch(  # noqa: PLR0913  # one parameter per option
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND [ARGS]...", help="The command of every rank."),
+    ] = None,
+    target: options.TargetOption = None,
+    env: options.EnvOption = None,
+    nccl: options.NcclOption = None,
+    workdir: Annotated[
+        Path | None,
+        typer.Option("--workdir", metavar="DIR", help="Where the ranks start. Default: here."),
+    ] = None,
+    deadline: options.DeadlineOption = None,
+    grace: options.GraceOption = Limits().grace_s,
+    quiet: options.QuietOption = False,
+    runs: options.RunsOption = None,
+    dry_run: options.DryRunOption = False,
+) -> None:
+    """Run a command on every rank, with torchrun's environment; keep every line of every rank.
+
+    The exit code is that of the rank that failed first; 124 after the deadline, 130 after
+    Ctrl-C.
+    """
+    run_id = new_run_id("launch")
+    plan = build_plan(
+        PlanRequest(
+            run_id=run_id,
+            argv=tuple(command or ()),
+            target=parse_target(target),
+            run_folder=runs_directory(runs) / run_id,
+            workdir=(workdir or Path()).absolute(),
+            environment=options.inherited_environment(),
+            settings=options.settings_of(env, nccl),
+            limits=Limits(deadline_s=deadline, grace_s=grace),
+        )
+    )
+    if dry_run:
+        typer.echo(render_plan(plan), nl=False)
+        return
+    from ..jobs.launch import run_launch  # noqa: PLC0415  # not needed to plan
+
+    raise typer.Exit(run_launch(plan, quiet=quiet).exit_code)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command. Options end at the first word of the command."""
+    app.command(
+        epilog=EXAMPLES, no_args_is_help=True, context_settings={"allow_interspersed_args": False}
+    )(launch)

@@ -1,0 +1,4 @@
+"""`rankrun suite`."""
+import typer
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
