@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by quickstart, test, check and bench: finds a Python, makes .venv, installs rankrun in it.
 # Done again only when pyproject.toml, constraints.txt or the Python changed.
 
@@ -8,8 +9,7 @@ fail() { say "$*"; exit 3; }
 find_python() {
     local candidate
     for candidate in "${RANKRUN_PYTHON:-}" python3 python3.13 python3.12 python3.11 python3.10; do
-        [ -n "$candidate" ] && command -v "$candidate" >/dev/null 2>&1 || continue
-        if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' \
+        if [ -n "$candidate" ] && "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' \
             >/dev/null 2>&1; then
             command -v "$candidate"
             return 0
@@ -24,8 +24,10 @@ need_packages() {
         fail "missing: $*. As root: apt-get install -y $*"
     fi
     say "installing Debian packages: $*"
-    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@" >&2 ||
+    if ! { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@"; } >&2
+    then
         fail "could not install $*; see the lines above"
+    fi
 }
 
 # setup EXTRA: .venv with rankrun (editable) and its extra ('' or '[test]'), torch as pinned.
