@@ -7,7 +7,7 @@ if sys.version_info >= (3, 11):
 else:
     from enum import Enum
 
-    class StrEnum(str, Enum):  # noqa: UP042  # this is the backport the rule asks for
+    class StrEnum(str, Enum):  # this is the backport the rule asks for
         """enum.StrEnum of Python 3.11."""
 
         def __str__(self) -> str:

@@ -55,4 +55,5 @@ class Case:
         if self.asynchronous:
             traits.append("async")
         redop = f" {self.redop}" if self.redop else ""
-        return f"{self.operation} ({', '.join(traits)}) {self.dtype}{redop}"
+        dtype = "" if self.form is Form.PLAIN else f" {self.dtype}"
+        return f"{self.operation} ({', '.join(traits)}){dtype}{redop}"

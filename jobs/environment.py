@@ -6,6 +6,7 @@ here: the agent on the master's host reserves it when the run starts.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from .placement import Placement, Rank
 
@@ -15,33 +16,43 @@ MASTER_PORT = "MASTER_PORT"
 # Set by the agent at the start; shown in a plan in place of the number.
 PORT_AT_START = "<reserved on the master's host at start>"
 
-CONTRACT: dict[str, Callable[[Rank, Placement, str], str]] = {
-    "RANK": lambda rank, placement, run_id: str(rank.global_rank),
-    "LOCAL_RANK": lambda rank, placement, run_id: str(rank.local_rank),
-    "GROUP_RANK": lambda rank, placement, run_id: str(rank.group_rank),
-    "ROLE_RANK": lambda rank, placement, run_id: str(rank.global_rank),
-    "ROLE_NAME": lambda rank, placement, run_id: "default",
-    "WORLD_SIZE": lambda rank, placement, run_id: str(placement.world_size),
-    "LOCAL_WORLD_SIZE": lambda rank, placement, run_id: str(rank.local_world_size),
-    "GROUP_WORLD_SIZE": lambda rank, placement, run_id: str(len(placement.hosts)),
-    "ROLE_WORLD_SIZE": lambda rank, placement, run_id: str(placement.world_size),
-    MASTER_ADDR: lambda rank, placement, run_id: placement.hosts[0].address,
-    "TORCHELASTIC_RUN_ID": lambda rank, placement, run_id: run_id,
-    "TORCHELASTIC_RESTART_COUNT": lambda rank, placement, run_id: "0",
-    "TORCHELASTIC_MAX_RESTARTS": lambda rank, placement, run_id: "0",
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _At:
+    """What the value of a variable can depend on."""
+
+    rank: Rank
+    placement: Placement
+    run_id: str
+
+
+CONTRACT: dict[str, Callable[[_At], str]] = {
+    "RANK": lambda at: str(at.rank.global_rank),
+    "LOCAL_RANK": lambda at: str(at.rank.local_rank),
+    "GROUP_RANK": lambda at: str(at.rank.group_rank),
+    "ROLE_RANK": lambda at: str(at.rank.global_rank),
+    "ROLE_NAME": lambda _: "default",
+    "WORLD_SIZE": lambda at: str(at.placement.world_size),
+    "LOCAL_WORLD_SIZE": lambda at: str(at.rank.local_world_size),
+    "GROUP_WORLD_SIZE": lambda at: str(len(at.placement.hosts)),
+    "ROLE_WORLD_SIZE": lambda at: str(at.placement.world_size),
+    MASTER_ADDR: lambda at: at.placement.hosts[0].address,
+    "TORCHELASTIC_RUN_ID": lambda at: at.run_id,
+    "TORCHELASTIC_RESTART_COUNT": lambda _: "0",
+    "TORCHELASTIC_MAX_RESTARTS": lambda _: "0",
     # Rank 0 opens the store on the port that the agent reserved for it.
-    "TORCHELASTIC_USE_AGENT_STORE": lambda rank, placement, run_id: "False",
+    "TORCHELASTIC_USE_AGENT_STORE": lambda _: "False",
 }
 
 # Set only where the user has not.
 DEFAULTS: dict[str, Callable[[Rank], str | None]] = {
     # torchrun's own rule: many ranks on a host must not each start a thread per core.
     "OMP_NUM_THREADS": lambda rank: "1" if rank.local_world_size > 1 else None,
-    "TORCH_NCCL_ASYNC_ERROR_HANDLING": lambda rank: "1",
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": lambda _: "1",
     # A rank that is killed would lose what it printed and had not yet flushed.
-    "PYTHONUNBUFFERED": lambda rank: "1",
+    "PYTHONUNBUFFERED": lambda _: "1",
     # Python then prints the stacks of all threads when a rank is aborted or crashes.
-    "PYTHONFAULTHANDLER": lambda rank: "1",
+    "PYTHONFAULTHANDLER": lambda _: "1",
     "NCCL_SOCKET_IFNAME": lambda rank: rank.host.interface,
     "GLOO_SOCKET_IFNAME": lambda rank: rank.host.interface,
 }
@@ -57,7 +68,8 @@ def rank_environment(
     rank: Rank, *, placement: Placement, run_id: str, common: Mapping[str, str]
 ) -> dict[str, str]:
     """What this rank's process gets on top of `common`, MASTER_PORT excepted."""
-    environment = {name: value(rank, placement, run_id) for name, value in CONTRACT.items()}
+    at = _At(rank=rank, placement=placement, run_id=run_id)
+    environment = {name: value(at) for name, value in CONTRACT.items()}
     for name, default in DEFAULTS.items():
         value = default(rank)
         if name not in common and value is not None:

@@ -9,6 +9,14 @@ from typing import Literal, TypeAlias
 
 Stream: TypeAlias = Literal["stdout", "stderr"]
 
+# Values of HostEvent.what that somebody acts upon; the agent's own are in its code.
+MASTER_PORT_RESERVED = "master-port"
+AGENT_LOST = "agent-lost"
+LEFTOVER_ENDED = "leftover-ended"
+CANNOT_BE_ENDED = "cannot-be-ended"
+OUT_OF_MEMORY = "out-of-memory"
+CANCELLED = "cancelled"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankStarted:
@@ -18,6 +26,17 @@ class RankStarted:
     host: str
     rank: int
     pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankNotStarted:
+    """A rank's command could not be executed; `code` as a shell has it (126, 127)."""
+
+    time_s: float
+    host: str
+    rank: int
+    code: int
+    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,5 +116,12 @@ class HostEvent:
 
 
 Event: TypeAlias = (
-    RankStarted | RankOutput | RankRecord | HostProgress | RankStacks | RankExited | HostEvent
+    RankStarted
+    | RankNotStarted
+    | RankOutput
+    | RankRecord
+    | HostProgress
+    | RankStacks
+    | RankExited
+    | HostEvent
 )

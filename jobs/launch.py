@@ -1,7 +1,13 @@
 """`rankrun launch`: any command on every rank, from plan to verdict."""
 
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import UnsupportedOperation
 
+from .echo import LineWriter
+from .gather import Echo
 from .outcomes import RunResult
 from .plan import LaunchPlan
 from .run_folder import RunFolder
@@ -14,14 +20,29 @@ def run_launch(plan: LaunchPlan, *, quiet: bool = False) -> RunResult:
 
     Raises:
         RunFolderError: if the run folder cannot be made.
-        LaunchError: if the agent cannot be started.
     """
     folder = RunFolder.create(plan.run_folder)
-    result = run_job(plan, folder=folder, echo=None if quiet else _print_line)
+    with _standard_output(quiet=quiet) as echo:
+        result = run_job(plan, folder=folder, echo=echo, colour=_shows_colour())
     sys.stderr.write(render_verdict(result) + f"run folder: {folder.path}\n")
     return result
 
 
-def _print_line(line: str) -> None:
-    sys.stdout.write(line + "\n")
+@contextmanager
+def _standard_output(*, quiet: bool) -> Iterator[Echo | None]:
+    """Where lines go; None for nowhere. sys.stdout may be closed, or no file at all."""
+    if quiet or sys.stdout is None:
+        yield None
+        return
+    try:
+        descriptor = sys.stdout.fileno()
+    except (UnsupportedOperation, ValueError):
+        yield lambda line: print(line, file=sys.stdout)  # noqa: T201
+        return
     sys.stdout.flush()
+    with LineWriter(descriptor, encoding=sys.stdout.encoding) as echo:
+        yield echo
+
+
+def _shows_colour() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")

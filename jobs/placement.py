@@ -46,7 +46,7 @@ def place(hosts: Sequence[Host]) -> Placement:
     ranks: list[Rank] = []
     for group_rank, host in enumerate(hosts):
         for local_rank in range(host.slots):
-            ranks.append(  # noqa: PERF401  # the running length is the global rank
+            ranks.append(  # the running length is the global rank
                 Rank(
                     host=host,
                     global_rank=len(ranks),

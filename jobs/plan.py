@@ -13,6 +13,7 @@ from .environment import MASTER_ADDR, MASTER_PORT, PORT_AT_START, is_relevant, r
 from .placement import Placement, Rank, place
 
 PLAN_SCHEMA = "rankrun.plan/1"
+DEFAULT_GRACE_S = 1.5  # with it the other ranks are gone within 2 s of the first failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +26,7 @@ class Limits:
     """
 
     deadline_s: float | None = None
-    grace_s: float = 1.5
+    grace_s: float = DEFAULT_GRACE_S
     lease_s: float | None = None
 
 
@@ -53,8 +54,11 @@ class RankPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
-    """Everything a launcher needs. The whole environment of a rank is inherited, then
-    `settings`, then its own; MASTER_PORT is added by the agent that reserves it."""
+    """Everything a launcher needs.
+
+    A rank's environment is what is inherited, then its own, which holds `settings`; MASTER_PORT
+    is added by the agent that reserves it, unless it is among the settings.
+    """
 
     run_id: str
     argv: tuple[str, ...]
@@ -163,7 +167,7 @@ def plan_document(plan: LaunchPlan) -> PlanDocument:
 
 
 def _rank_row(planned: RankPlan) -> RankRow:
-    environment = {**planned.environment, MASTER_PORT: PORT_AT_START}
+    environment = {MASTER_PORT: PORT_AT_START, **planned.environment}
     return RankRow(
         rank=planned.rank.global_rank,
         host=planned.rank.host.name,

@@ -195,7 +195,8 @@ def _overhead_sample(sizes: list[int]) -> dict[int, tuple[float, float]]:
         out = Path(folder) / "bare.json"
         subprocess.run(
             [*RANKRUN, "launch", "-q", "--runs", folder, "-t", "local:2", "--",
-             sys.executable, "-m", "rankrun.scripts.bare_loop", str(out), *map(str, sizes)],
+             sys.executable, "-m", "rankrun.collectives.on_rank.bare_loop", str(out),
+             *map(str, sizes)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             timeout=TIMEOUT_S,

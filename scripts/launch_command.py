@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ..cluster.targets import parse_target
-from ..jobs.plan import Limits, PlanRequest, build_plan, render_plan
+from ..jobs.plan import DEFAULT_GRACE_S, Limits, PlanRequest, build_plan, render_plan
 from ..jobs.run_folder import new_run_id, runs_directory
 from . import options
 
@@ -23,7 +23,7 @@ Examples:
 """
 
 
-def launch(  # noqa: PLR0913  # one parameter per option
+def launch(
     command: Annotated[
         list[str] | None,
         typer.Argument(metavar="-- COMMAND [ARGS]...", help="The command of every rank."),
@@ -36,7 +36,7 @@ def launch(  # noqa: PLR0913  # one parameter per option
         typer.Option("--workdir", metavar="DIR", help="Where the ranks start. Default: here."),
     ] = None,
     deadline: options.DeadlineOption = None,
-    grace: options.GraceOption = Limits().grace_s,
+    grace: options.GraceOption = DEFAULT_GRACE_S,
     quiet: options.QuietOption = False,
     runs: options.RunsOption = None,
     dry_run: options.DryRunOption = False,

@@ -30,7 +30,7 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[  # noqa: ARG001  # handled by the callback
+    version: Annotated[  # handled by the callback
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
@@ -41,7 +41,7 @@ def _options(
 def main() -> None:
     """Entry point of the `rankrun` command: the border where errors become one line."""
     try:
-        app()
+        app(prog_name="rankrun")
     except RankrunError as error:
         sys.stderr.write(f"rankrun: {error}\n")
         sys.exit(error.exit_code)

@@ -62,7 +62,8 @@ def test_the_wheel_holds_every_module_once(distributions: tuple[Path, Path]) -> 
 
 
 def test_the_sdist_can_be_built_from(distributions: tuple[Path, Path]) -> None:
-    members = tarfile.open(distributions[1]).getnames()
+    with tarfile.open(distributions[1]) as sdist:
+        members = sdist.getnames()
     for needed in ("LICENSE", "README.md", "pyproject.toml", "jobs/agent/__main__.py"):
         assert any(member.endswith(f"/{needed}") for member in members), needed
 

@@ -1,13 +1,16 @@
 """Imports point left only: cluster <- jobs <- collectives <- scripts; heavy packages stay put."""
 
 import ast
+import importlib
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+# tomli comes with coverage[toml] where Python has no tomllib yet.
+tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
 ROOT = Path(__file__).parent.parent
 LAYERS = ["cluster", "jobs", "collectives", "scripts"]
@@ -62,20 +65,23 @@ def test_torch_is_imported_only_where_ranks_run() -> None:
         if "on_rank" in path.parts:
             continue
         for node in ast.walk(ast.parse(path.read_text())):
-            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom) and not node.level:
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
                 names = [node.module or ""]
-            guarded = any(name.split(".")[0] == "torch" for name in names)
-            if guarded and not _under_type_checking(path, node):
+            else:
+                continue
+            imports_torch = any(name.split(".")[0] == "torch" for name in names)
+            if imports_torch and not _under_type_checking(path, node.lineno):
                 offenders.append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert offenders == []
 
 
-def _under_type_checking(path: Path, wanted: ast.stmt | ast.expr | ast.AST) -> bool:
+def _under_type_checking(path: Path, wanted_line: int) -> bool:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
-            if getattr(wanted, "lineno", 0) in lines:
+            if wanted_line in lines:
                 return True
     return False
 

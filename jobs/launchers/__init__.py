@@ -28,23 +28,39 @@ class JobState(StrEnum):
 class Job(Protocol):
     """A submitted run, in the process that submitted it."""
 
-    handle: JobHandle
+    @property
+    def handle(self) -> JobHandle:
+        """What another process needs to watch or cancel it."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether no further event can come."""
 
     def events(self, timeout_s: float) -> Iterator[Event]:
-        """What came in; waits at most `timeout_s` for the first; stops when `ended`."""
+        """What came in; waits at most `timeout_s` for the first of it."""
 
-    def request_stacks(self) -> None:
-        """Ask every rank for its stacks; they come as events."""
+    def request_stacks(self, *, abort: bool) -> None:
+        """Ask every living rank for its stacks; they come as events, one per rank.
+
+        `abort`: a program that cannot give them is aborted, so that Python prints them.
+        """
 
     def stop(self, reason: str, *, grace_s: float) -> None:
         """Ask every rank to end; kill after the grace. Can be called again with less."""
+
+    def close(self) -> None:
+        """End at once whatever is left, and let go of it. Always called, also after `ended`."""
 
 
 class Launcher(Protocol):
     """Starts plans in one way."""
 
     def submit(self, plan: LaunchPlan) -> Job:
-        """Start the plan."""
+        """Start the plan.
+
+        Raises:
+            LaunchError: if not even an agent can be started.
+        """
 
     def state(self, handle: JobHandle) -> JobState:
         """What became of a job."""

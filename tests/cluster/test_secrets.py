@@ -7,9 +7,27 @@ from rankrun.cluster.secrets import MASK, is_secret_name, mask_argv, mask_enviro
 
 @pytest.mark.parametrize(
     "name",
-    "HF_TOKEN WANDB_API_KEY AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN GITHUB_PAT DB_PASSWORD PGPASSWORD"
-    " OPENAI_API_KEY MYSQL_PWD DATABASE_DSN JWT my-secret SSH_KEY_PASSPHRASE AUTH SENTRY_DSN"
-    " HUGGINGFACETOKEN MY_APIKEY COMET_API_KEY GOOGLE_APPLICATION_CREDENTIALS".split(),
+    [
+        "HF_TOKEN",
+        "WANDB_API_KEY",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "GITHUB_PAT",
+        "DB_PASSWORD",
+        "PGPASSWORD",
+        "OPENAI_API_KEY",
+        "MYSQL_PWD",
+        "DATABASE_DSN",
+        "JWT",
+        "my-secret",
+        "SSH_KEY_PASSPHRASE",
+        "AUTH",
+        "SENTRY_DSN",
+        "HUGGINGFACETOKEN",
+        "MY_APIKEY",
+        "COMET_API_KEY",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+    ],  # fmt: skip
 )
 def test_names_of_secrets(name: str) -> None:
     assert is_secret_name(name)
@@ -17,8 +35,23 @@ def test_names_of_secrets(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    "PATH PWD OLDPWD HOME NCCL_DEBUG MASTER_ADDR TOKENIZERS_PARALLELISM MAX_TOKENS SSH_AUTH_SOCK"
-    " XDG_SESSION_ID MONKEY KEYBOARD PASSTHROUGH RANK COMPATIBLE".split(),
+    [
+        "PATH",
+        "PWD",
+        "OLDPWD",
+        "HOME",
+        "NCCL_DEBUG",
+        "MASTER_ADDR",
+        "TOKENIZERS_PARALLELISM",
+        "MAX_TOKENS",
+        "SSH_AUTH_SOCK",
+        "XDG_SESSION_ID",
+        "MONKEY",
+        "KEYBOARD",
+        "PASSTHROUGH",
+        "RANK",
+        "COMPATIBLE",
+    ],  # fmt: skip
 )
 def test_names_of_no_secrets(name: str) -> None:
     assert not is_secret_name(name)

@@ -1,0 +1,69 @@
+"""The suite's peer in `scripts/bench`: a bare loop of the same calls, in the same process.
+
+    python -m rankrun.collectives.on_rank.bare_loop OUT.json SIZE...
+
+Blocks of calls timed by the suite's own loop take turns with blocks of a bare loop with one timer
+around it, so that the machine's noise meets both alike. Rank 0 writes {size: [suite_us, bare_us]},
+medians over the blocks of the mean time of a call.
+"""
+
+import functools
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import distributed
+
+from ...jobs.agent.channel import RankChannel
+from .timing import time_calls
+
+BLOCKS = 30
+BLOCK_S = 0.02
+
+
+def main() -> None:
+    """Run all sizes."""
+    out, *sizes = sys.argv[1:]
+    distributed.init_process_group("gloo")
+    pairs = {size: _pair(int(size)) for size in sizes}
+    if distributed.get_rank() == 0:
+        Path(out).write_text(json.dumps(pairs))
+    distributed.barrier()
+    distributed.destroy_process_group()
+
+
+def _pair(size_bytes: int) -> tuple[float, float]:
+    buffer = torch.zeros(max(size_bytes // 4, 1))
+    call = functools.partial(distributed.all_reduce, buffer)
+    calls = _calls_per_block(call)
+    channel = RankChannel()
+    ours, bare = [], []
+    for _ in range(BLOCKS):
+        distributed.barrier()
+        times_ns = time_calls(call, iterations=calls, progress=channel, device=buffer.device)
+        ours.append(sum(times_ns) / calls / 1e3)
+        distributed.barrier()
+        bare.append(_bare_us(call, calls))
+    return statistics.median(ours), statistics.median(bare)
+
+
+def _calls_per_block(call: Callable[[], object]) -> int:
+    """Alike on all ranks: rank 0 decides."""
+    wanted = torch.tensor([BLOCK_S * 1e6 / _bare_us(call, 5)])
+    distributed.broadcast(wanted, src=0)
+    return min(max(int(wanted), 3), 2000)
+
+
+def _bare_us(call: Callable[[], object], calls: int) -> float:
+    started = time.perf_counter_ns()
+    for _ in range(calls):
+        call()
+    return (time.perf_counter_ns() - started) / calls / 1e3
+
+
+if __name__ == "__main__":
+    main()

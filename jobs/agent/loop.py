@@ -1,0 +1,232 @@
+"""The agent's work: what its controller asks for, what its ranks do, and what time brings."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+
+from . import ending, stacks
+from .ending import Leftovers, Stopping
+from .kernel import become_subreaper, load_prctl, raise_file_limit, reserve_port, signal_name
+from .messages import (
+    PROTOCOL,
+    Counters,
+    Exited,
+    Finished,
+    Go,
+    Hello,
+    Message,
+    Note,
+    NotStarted,
+    Port,
+    StacksTaken,
+    Start,
+    Started,
+    Stop,
+    TakeStacks,
+    Welcome,
+)
+from .processes import count_oom_kills
+from .rank import CannotStartError, RankProcess, Surroundings
+from .wires import Wires
+
+_COUNTERS_S = 0.5
+
+
+class Agent:
+    """One run on one host, from Hello to Finished."""
+
+    def __init__(self, wires: Wires) -> None:
+        """Become the one who inherits all orphans; nothing is started yet."""
+        self._wires = wires
+        self._guardian = os.getppid()
+        self._prctl = load_prctl()
+        self._is_subreaper = become_subreaper(self._prctl)
+        self._file_limit = raise_file_limit()
+        self._ranks: dict[int, RankProcess] = {}
+        self._start: Start | None = None
+        self._port: socket.socket | None = None
+        self._lease_s: float | None = None
+        self._launched = False
+        self._childless = True
+        self._finished = False
+        self._stopping = Stopping()
+        self._leftovers = Leftovers(self._note)
+        self._stacks = stacks.StacksTaker()
+        self._counters_at = time.monotonic() + _COUNTERS_S
+        self._oom_kills = count_oom_kills()
+
+    def run(self) -> int:
+        """Serve until nothing of the run is left; the process's exit code."""
+        while not self._finished:
+            commands, signals = self._wires.wait(self._timeout_s())
+            for command in commands:
+                self._obey(command)
+            if signals:
+                self._on_signals(signals)
+            self._on_time(time.monotonic())
+        self._wires.flush()
+        return 0
+
+    def _timeout_s(self) -> float:
+        now = time.monotonic()
+        due = [self._counters_at]
+        if self._stopping.due_at is not None:
+            due.append(self._stopping.due_at)
+        if self._stacks.waiting:
+            due.append(now + stacks.POLL_S)
+        if self._launched and not any(self._living()):
+            due.append(now + ending.POLL_S)
+        return max(0.0, min(due) - now)
+
+    # What the controller asks for
+
+    def _obey(self, command: Message) -> None:
+        if isinstance(command, Hello):
+            self._on_hello(command)
+        elif isinstance(command, Start):
+            self._on_start(command)
+        elif isinstance(command, Go):
+            self._on_go(command)
+        elif isinstance(command, TakeStacks):
+            self._on_take_stacks(command)
+        elif isinstance(command, Stop):
+            self._on_stop(command)
+
+    def _on_hello(self, hello: Hello) -> None:
+        if hello.protocol != PROTOCOL:
+            self._end_all(f"the controller speaks protocol {hello.protocol}, this is {PROTOCOL}")
+        self._lease_s = hello.lease_s
+        self._wires.tell(Welcome(time.time(), PROTOCOL, os.getpid(), sys.version.split()[0]))
+        if not self._is_subreaper:
+            self._note("limited", "no prctl: processes that detach themselves may be left over")
+
+    def _on_start(self, start: Start) -> None:
+        self._start = start
+        if start.reserve_port:
+            self._port = reserve_port()
+            self._wires.tell(Port(time.time(), self._port.getsockname()[1]))
+
+    def _on_go(self, go: Go) -> None:
+        start = self._start
+        if start is None or self._launched or self._stopping.requested:
+            return
+        self._launched = True
+        around = Surroundings(
+            start.argv,
+            start.workdir,
+            {**start.environment, **go.environment},
+            self._prctl,
+            self._file_limit,
+        )
+        for number, environment in start.ranks:
+            self._launch(number, environment, around)
+
+    def _launch(self, number: int, environment: dict[str, str], around: Surroundings) -> None:
+        try:
+            rank = RankProcess(number, environment, around=around, now=time.monotonic())
+        except CannotStartError as error:
+            self._wires.tell(NotStarted(time.time(), number, error.code, error.message))
+            return
+        self._ranks[rank.pid] = rank
+        self._childless = False
+        self._wires.follow(rank)
+        self._wires.tell(Started(time.time(), number, rank.pid))
+
+    def _on_take_stacks(self, request: TakeStacks) -> None:
+        now = time.monotonic()
+        for rank in self._living():
+            text = self._stacks.ask(rank, abort=request.abort, now=now)
+            if text is not None:
+                self._wires.tell(StacksTaken(time.time(), rank.rank, text))
+
+    def _on_stop(self, stop: Stop) -> None:
+        if not self._stopping.requested:
+            self._note("stopping", stop.reason)
+        self._launched = True
+        self._stopping.begin(self._living(), grace_s=stop.grace_s, now=time.monotonic())
+
+    # What ranks and the system do
+
+    def _on_signals(self, signals: set[int]) -> None:
+        for number in signals - {signal.SIGCHLD}:
+            reason = f"the agent received {signal_name(number)}"
+            if os.getppid() != self._guardian:  # its death is what this signal tells
+                self._note("agent-lost", "its guardian was killed")
+            else:
+                self._note("cancelled", reason)
+            self._on_stop(Stop(reason, self._start.grace_s if self._start else 0.0))
+        if signal.SIGCHLD in signals:
+            self._reap()
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                self._childless = True
+                return
+            if pid == 0:
+                return
+            rank = self._ranks.get(pid)
+            if rank is not None:
+                self._on_exit(rank, os.waitstatus_to_exitcode(status))
+
+    def _on_exit(self, rank: RankProcess, code: int) -> None:
+        rank.exit_code = rank.process.returncode = code
+        self._wires.drain(rank)
+        if code == -signal.SIGKILL and not rank.told_to_end and count_oom_kills() > self._oom_kills:
+            self._note(
+                "out-of-memory", f"the kernel's OOM killer was at work as rank {rank.rank} died"
+            )
+        self._wires.tell(Exited(time.time(), rank.rank, code, rank.told_to_end))
+
+    # What time brings
+
+    def _on_time(self, now: float) -> None:
+        self._check_controller(now)
+        self._stopping.tick(self._living(), now)
+        for rank, text in self._stacks.collect(now) if self._stacks.waiting else ():
+            self._wires.tell(StacksTaken(time.time(), rank.rank, text))
+        if now >= self._counters_at:
+            self._counters_at = now + _COUNTERS_S
+            self._tell_counters(now)
+        if self._launched and not self._finished and not any(self._living()):
+            self._finish(now)
+
+    def _check_controller(self, now: float) -> None:
+        if self._wires.lost is not None:
+            self._end_all(self._wires.lost)
+        elif self._lease_s is not None and now - self._wires.heard_at > self._lease_s:
+            self._end_all(f"no word from the controller for {self._lease_s:g} s")
+
+    def _end_all(self, reason: str) -> None:
+        self._on_stop(Stop(reason, 0.0))
+
+    def _tell_counters(self, now: float) -> None:
+        rows = []
+        for rank in self._living():
+            counts, unchanged_s = rank.read_counts(now)
+            rows.append((rank.rank, *counts[:3], round(unchanged_s, 3)))
+        self._wires.tell(Counters(time.time(), rows))
+
+    def _finish(self, now: float) -> None:
+        at_once = self._stopping.requested and self._stopping.due_at is None
+        if not self._childless and self._leftovers.tick(now, at_once=at_once):
+            return
+        for rank in self._ranks.values():
+            self._wires.drain(rank)
+        if self._port is not None:
+            self._port.close()
+        self._wires.tell(Finished(time.time()))
+        self._finished = True
+
+    def _living(self) -> Iterator[RankProcess]:
+        return (rank for rank in self._ranks.values() if rank.alive)
+
+    def _note(self, what: str, detail: str) -> None:
+        self._wires.tell(Note(time.time(), what, detail))

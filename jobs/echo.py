@@ -1,0 +1,104 @@
+"""Showing lines on a terminal or pipe that may be slow, stuck, or gone, without waiting for it."""
+
+import os
+import threading
+from collections import deque
+from types import TracebackType
+
+# How much may wait to be shown before the ranks are slowed down to the reader's pace.
+MAX_WAITING = 1 << 20
+
+# A reader that takes nothing for so long (a paused terminal, a pager) is no longer waited for.
+PATIENCE_S = 1.0
+
+_WRITE_BYTES = 64 << 10
+
+
+class LineWriter:
+    """Writes lines to a descriptor from a thread of its own.
+
+    A slow reader slows the caller down. From one that takes nothing, lines are kept back, and
+    how many is said once it reads again. If it is gone, lines are dropped: the files have them.
+    """
+
+    def __init__(self, descriptor: int, *, encoding: str = "utf-8") -> None:
+        """Start the thread; the descriptor stays the caller's."""
+        self._descriptor = descriptor
+        self._encoding = encoding
+        self._change = threading.Condition()
+        self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._num_skipped = 0
+        self._closed = False
+        self._broken = False
+        threading.Thread(target=self._write_all, name="echo", daemon=True).start()
+
+    def __call__(self, line: str) -> None:
+        """Show a line, soon."""
+        data = line.encode(self._encoding, "backslashreplace") + b"\n"
+        with self._change:
+            if self._waiting_bytes > MAX_WAITING and not self._room():
+                self._num_skipped += 1
+                return
+            if self._num_skipped:
+                note = f"rankrun: {self._num_skipped} lines not shown; the run folder has them\n"
+                self._put(note.encode())
+                self._num_skipped = 0
+            self._put(data)
+            self._change.notify_all()
+
+    def __enter__(self) -> "LineWriter":  # noqa: PYI034  # Self is not in Python 3.10
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Wait until everything is shown, or the reader takes nothing."""
+        with self._change:
+            self._closed = True
+            self._change.notify_all()
+            self._wait_until_at_most(0)
+
+    def _put(self, data: bytes) -> None:
+        if not self._broken:
+            self._waiting.append(data)
+            self._waiting_bytes += len(data)
+
+    def _room(self) -> bool:
+        """Wait for the reader, unless it was already waited for in vain."""
+        if not self._num_skipped:
+            self._wait_until_at_most(MAX_WAITING)
+        return self._waiting_bytes <= MAX_WAITING
+
+    def _wait_until_at_most(self, limit: int) -> None:
+        """With the lock held: until so little waits, or nothing moved for PATIENCE_S."""
+        while self._waiting_bytes > limit:
+            before = self._waiting_bytes
+            self._change.wait_for(lambda: self._waiting_bytes < before, PATIENCE_S)  # noqa: B023
+            if self._waiting_bytes == before:
+                return
+
+    def _write_all(self) -> None:
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: self._waiting or self._closed)
+                if not self._waiting:
+                    return
+                data = b"".join(self._waiting)
+                self._waiting.clear()
+            self._write(memoryview(data))
+
+    def _write(self, data: memoryview) -> None:
+        while data:
+            try:
+                written = os.write(self._descriptor, data[:_WRITE_BYTES])
+            except OSError:  # a closed pipe, a vanished terminal, a full disk behind stdout
+                self._broken = True
+                written = len(data)
+            data = data[written:]
+            with self._change:
+                self._waiting_bytes -= written
+                self._change.notify_all()

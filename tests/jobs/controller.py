@@ -1,0 +1,34 @@
+"""A controller as a process of its own, for tests that interrupt or kill it.
+
+Usage: controller.py RUN_FOLDER RANKS GRACE_S DEADLINE_S COMMAND [ARGUMENTS]...
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from rankrun.cluster.hosts import Host
+from rankrun.cluster.targets import Target
+from rankrun.jobs.launch import run_launch
+from rankrun.jobs.plan import Limits, PlanRequest, build_plan
+
+
+def main() -> int:
+    run_folder, ranks, grace_s, deadline_s, *command = sys.argv[1:]
+    host = Host(name="here", address="127.0.0.1", slots=int(ranks), interface="lo")
+    plan = build_plan(
+        PlanRequest(
+            run_id=Path(run_folder).name,
+            argv=tuple(command),
+            target=Target(text=f"local:{ranks}", launcher="local", hosts=(host,)),
+            run_folder=Path(run_folder),
+            workdir=Path.cwd(),
+            environment=os.environ,
+            limits=Limits(deadline_s=float(deadline_s), grace_s=float(grace_s)),
+        )
+    )
+    return run_launch(plan).exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""Ranks that fail, each in its way: who is blamed, with which code, and what the others do."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from rankrun.jobs.outcomes import End
+from rankrun.jobs.plan import Limits
+
+from .running import WhenSaid, python, run_local
+
+WAIT = "import time; time.sleep(600)"
+
+
+def on_rank(rank: int, program: str, others: str = WAIT) -> tuple[str, ...]:
+    return python(f"import os\nif os.environ['RANK'] == '{rank}':\n {program}\nelse:\n {others}")
+
+
+def test_the_first_failure_is_named_and_its_code_kept(tmp_path: Path) -> None:
+    run = run_local(tmp_path / "run", on_rank(2, "import sys; sys.exit('boom')"), ranks=4)
+    assert run.result.exit_code == 1
+    assert run.result.first_failure is not None
+    assert run.result.first_failure.rank == 2
+    assert run.causes == ["rank-failed"]
+    assert "boom" in run.result.findings[0].message
+    ends = [outcome.end for outcome in run.result.outcomes]
+    assert ends == [End.STOPPED, End.STOPPED, End.FAILED, End.STOPPED]
+
+
+@pytest.mark.parametrize("code", [1, 17, 77, 255])
+def test_exit_codes_are_kept(tmp_path: Path, code: int) -> None:
+    assert run_local(tmp_path / "run", ("sh", "-c", f"exit {code}")).result.exit_code == code
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGSEGV", "SIGTERM", "SIGABRT"])
+def test_signals_become_a_shells_codes(tmp_path: Path, name: str) -> None:
+    number = signal.Signals[name]
+    program = on_rank(1, f"os.kill(os.getpid(), {int(number)})")
+    run = run_local(tmp_path / "run", program)
+    assert run.result.exit_code == 128 + number
+    assert run.causes == ["rank-killed"]
+    assert name in run.result.findings[0].message
+    assert run.result.first_failure is not None
+    assert run.result.first_failure.rank == 1
+
+
+def test_a_killed_rank_may_be_out_of_memory(tmp_path: Path) -> None:
+    def kill_rank_1() -> None:
+        started = [json.loads(line) for line in events.read_text().splitlines()]
+        os.kill(next(e["pid"] for e in started if e.get("rank") == 1), signal.SIGKILL)
+
+    events = tmp_path / "run" / "events.jsonl"
+    when = WhenSaid(b"ready", kill_rank_1, count=2)
+    run = run_local(tmp_path / "run", python("print('ready', flush=True);" + WAIT), observers=[when])
+    assert run.result.exit_code == 137
+    assert "out-of-memory" in run.finding("rank-killed").remedy
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "cause", "message"),
+    [
+        ("no-such-command", 127, "command-not-found", "not in PATH"),
+        ("./no/such/file", 127, "command-not-found", "no such file"),
+        ("/etc/passwd", 126, "command-not-executable", "Permission denied"),
+        ("/", 126, "command-not-executable", "Permission denied"),
+        ("a\0b", 126, "command-not-executable", "null byte"),
+    ],
+)
+def test_commands_that_cannot_be_executed(
+    tmp_path: Path, command: str, code: int, cause: str, message: str
+) -> None:
+    run = run_local(tmp_path / "run", (command,), ranks=3)
+    assert run.result.exit_code == code
+    assert run.causes == [cause]
+    assert message in run.result.findings[0].message
+    assert run.result.findings[0].consequences == ("ranks 1-2 ended the same way",)
+    assert message in run.err(0).decode()
+
+
+def test_a_script_whose_interpreter_is_missing(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    run = run_local(tmp_path / "run", (str(script),), ranks=1)
+    assert run.result.exit_code == 127
+    assert "interpreter" in run.result.findings[0].message
+
+
+def test_a_script_without_a_first_line(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("echo hello\n")
+    script.chmod(0o755)
+    run = run_local(tmp_path / "run", (str(script),), ranks=1)
+    assert run.result.exit_code == 126
+    assert "#!/bin/sh" in run.result.findings[0].message
+
+
+def test_victims_are_not_blamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 0 leaves first, but its words say that it only lost its peer."""
+    monkeypatch.setattr("rankrun.jobs.policies.SETTLE_S", 30.0)
+    program = python(
+        "import os, sys\n"
+        "fifo = os.environ['FIFO']\n"
+        "if os.environ['RANK'] == '0':\n"
+        "    end = open(fifo, 'w')\n"
+        "    sys.exit('RuntimeError: Connection closed by peer [127.0.0.1]:2000')\n"
+        "open(fifo).read()  # until rank 0 has ended\n"
+        "sys.exit('ValueError: the real cause')\n"
+    )
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    run = run_local(tmp_path / "run", program, settings={"FIFO": str(fifo)})
+    assert run.result.first_failure is not None
+    assert run.result.first_failure.rank == 1
+    assert "the real cause" in run.result.findings[0].message
+    assert any("Connection closed" in text for text in run.result.findings[0].consequences)
+
+
+def test_a_rank_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
+    stubborn = (
+        "import signal, time\n"
+        " signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        " print('ignoring', flush=True)\n"
+        " time.sleep(600)"
+    )
+    wait = "import sys\n while not os.path.exists(os.environ['FLAG']): pass\n sys.exit(5)"
+    flag = tmp_path / "flag"
+    run = run_local(
+        tmp_path / "run",
+        on_rank(0, wait, stubborn),
+        observers=[WhenSaid(b"ignoring", flag.touch)],
+        settings={"FLAG": str(flag)},
+        limits=Limits(deadline_s=60, grace_s=0.2),
+    )
+    assert run.result.exit_code == 5
+    assert run.result.outcomes[1].end is End.STOPPED
+    assert run.result.outcomes[1].code == -signal.SIGKILL
+
+
+def test_last_words_are_kept_and_bounded(tmp_path: Path) -> None:
+    program = python(
+        "import sys\n"
+        "for i in range(100000): print('line', i, file=sys.stderr)\n"
+        "sys.exit('the end')"
+    )
+    run = run_local(tmp_path / "run", program, ranks=1)
+    words = run.result.outcomes[0].last_words
+    assert words[-1] == "the end"
+    assert words[-2] == "line 99999"
+    assert sum(map(len, words)) < 4000
