@@ -28,8 +28,9 @@ class Assembly:
         self._joined: dict[int, Joined] = {}
         self._left: set[int] = set()
         self._finished: dict[int, Measurement] = {}
-        self._shown: dict[int, set[int]] = defaultdict(set)
+        self._shown: dict[int, dict[int, list[str]]] = defaultdict(dict)
         self._to_release = deque(self._steps)
+        self._last_report: dict[int, int] = {}
 
     @property
     def world_size(self) -> int:
@@ -52,6 +53,16 @@ class Assembly:
         return frozenset(self._left)
 
     @property
+    def shown_lines(self) -> tuple[str, ...]:
+        """The lines of --show, step by step, within a step rank by rank."""
+        return tuple(
+            f"[{rank}] {line}"
+            for _, by_rank in sorted(self._shown.items())
+            for rank, lines in sorted(by_rank.items())
+            for line in lines
+        )
+
+    @property
     def measurements(self) -> list[Measurement]:
         """The finished steps, in order."""
         return [self._finished[number] for number in sorted(self._finished)]
@@ -67,15 +78,16 @@ class Assembly:
             case Left():
                 self._left.add(record.rank)
             case Shown():
-                self._shown[record.step].add(record.rank)
+                self._note(record.rank, record.step)
+                self._shown[record.step].setdefault(record.rank, []).append(record.line)
             case Measured() | Unsupported():
+                self._note(record.rank, record.step)
                 self._report(record)
         return self._release()
 
     def last_report(self, rank: int) -> int:
         """The last step that a rank reported; 0 if none."""
-        reported = (*self._reports.items(), *self._shown.items())
-        return max((number for number, ranks in reported if rank in ranks), default=0)
+        return self._last_report.get(rank, 0)
 
     def unfinished(self) -> list[Step]:
         """The steps that not all of their ranks reported."""
@@ -83,7 +95,8 @@ class Assembly:
 
     def _is_finished(self, step: Step) -> bool:
         return step.number in self._finished or (
-            step.number in self._shown and self.participants(step) <= self._shown[step.number]
+            step.number in self._shown
+            and self.participants(step) <= self._shown[step.number].keys()
         )
 
     def participants(self, step: Step) -> frozenset[int]:
@@ -108,6 +121,9 @@ class Assembly:
             released.append(self._finished[self._to_release.popleft()])
         return released
 
+    def _note(self, rank: int, step: int) -> None:
+        self._last_report[rank] = max(step, self.last_report(rank))
+
     def _report(self, record: Measured | Unsupported) -> None:
         step = self._steps.get(record.step)
         if step is None or step.number in self._finished:
@@ -115,6 +131,7 @@ class Assembly:
         reports = self._reports[step.number]
         reports[record.rank] = record
         if self.participants(step) <= reports.keys():
+            del self._reports[step.number]  # every rank's times: not kept for thousands of ranks
             for measured in self._finish(step, [reports[rank] for rank in sorted(reports)]):
                 self._finished[measured.step] = measured
 

@@ -1,6 +1,6 @@
 """`suite --json` and `--csv`: the same rows, for programs.
 
-The schema is rankrun.suite/1; docs/formats.md describes every field. Bandwidths are those of
+The schema is rankrun.suite/1; docs/suite-document.md describes every field. Bandwidths are those of
 the median time; null (empty in CSV) is unknown or undefined, never 0.
 """
 
@@ -106,11 +106,16 @@ def _time_us(measured: Measurement) -> TimeUs | None:
     if time is None:
         return None
     return TimeUs(
-        min=time.min_s * 1e6,
-        median=time.median_s * 1e6,
-        p95=time.p95_s * 1e6,
-        max=time.max_s * 1e6,
+        min=_microseconds(time.min_s),
+        median=_microseconds(time.median_s),
+        p95=_microseconds(time.p95_s),
+        max=_microseconds(time.max_s),
     )
+
+
+def _microseconds(seconds: float) -> float:
+    """Clocks count nanoseconds; a digit more for means over ranks."""
+    return round(seconds * 1e6, 4)
 
 
 def fit_row(fit: CaseFit) -> dict[str, Any]:
@@ -120,7 +125,7 @@ def fit_row(fit: CaseFit) -> dict[str, Any]:
         **_case_fields(fit),
         "world_size": fit.group_size,
         "num_sizes": fit.num_sizes,
-        "latency_us": line.latency_s * 1e6 if line else None,
+        "latency_us": _microseconds(line.latency_s) if line else None,
         "algbw_gbps": line.algbw_gbps if line else None,
         "busbw_gbps": fit.busbw_gbps,
         "residual": line.residual if line else None,

@@ -16,10 +16,9 @@ from . import hang_findings
 from .arrivals import Picture, read_arrivals
 from .assembly import Assembly
 from .hang_findings import step_label
+from .spec import START_UP_S
 from .stack_reading import Doing, read_stacks
 from .steps import Step, Topology, members
-
-START_UP_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

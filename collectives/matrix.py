@@ -45,6 +45,10 @@ class MatrixResult:
         """Of the command."""
         return self.facts.exit_code or ExitCode.OK
 
+    def lines(self) -> list[str]:
+        """The grids."""
+        return matrix_lines(self.facts, self.cells)
+
     def document(self) -> dict[str, Any]:
         """What --json writes."""
         return matrix_document(self.facts, self.cells, self.findings)
@@ -67,7 +71,7 @@ def run_matrix(
         run = _summed_up(launches)
         run = write_results(plan.launch, folder, run, started_s=started_s)
         result = _result(plan, launches, run)
-        for line in matrix_lines(result.facts, result.cells):
+        for line in result.lines():
             display.line(line)
         show_findings(run, folder.path, display)
     finally:

@@ -50,7 +50,7 @@ class ProgressReporter:
         open_steps = self._assembly.unfinished()
         done = len(self._steps) - len(open_steps)
         rest_s = None
-        if self._joined_s is not None and done >= _TOO_EARLY:
+        if open_steps and self._joined_s is not None and done >= _TOO_EARLY:
             total = sum(map(weight, self._steps))
             left = sum(map(weight, open_steps))
             rest_s = (now_s - self._joined_s) * left / max(total - left, 1.0)

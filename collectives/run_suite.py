@@ -25,6 +25,7 @@ from .assembly import Assembly
 from .collector import Listeners, SuiteCollector
 from .documents import SuiteFacts, suite_csv, suite_document
 from .fit import CaseFit, fit_cases
+from .hang_findings import DIED_IN_STEP
 from .hangs import HangDetector, Watch
 from .measurement import Combine, Measurement
 from .progress import ProgressReporter
@@ -36,16 +37,23 @@ from .suite_plan import SuitePlan
 from .table import LiveTable, table_lines
 from .table_ends import footer, preamble
 
+# The notes that are told at the end; refusals already stand in the table.
+_TOLD = frozenset({"interrupted", DIED_IN_STEP})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteResult:
-    """What a suite run came to; the same whether it just ran or was read from its folder."""
+    """What a suite run came to; the same whether it just ran or was read from its folder.
+
+    `shown` are the lines of --show, each after its rank.
+    """
 
     facts: SuiteFacts
     spec: SuiteSpec
     steps: tuple[Step, ...]
     measurements: tuple[Measurement, ...]
     findings: tuple[Finding, ...]
+    shown: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -69,6 +77,10 @@ class SuiteResult:
     def csv(self) -> str:
         """What --csv writes."""
         return suite_csv(self.measurements)
+
+    def lines(self) -> list[str]:
+        """What the run printed: its table, or the lines of --show."""
+        return list(self.shown) if self.spec.mode is Mode.SHOW else self.table()
 
     def table(self) -> list[str]:
         """The whole table, from the first comment to the last."""
@@ -136,6 +148,7 @@ def load_suite(path: Path, *, combine: Combine | None = None) -> SuiteResult:
         steps=assembly.steps,
         measurements=tuple(assembly.measurements),
         findings=stored.findings,
+        shown=assembly.shown_lines,
     )
 
 
@@ -225,18 +238,16 @@ def suite_result(plan: SuitePlan, run: RunResult, assembly: Assembly) -> SuiteRe
         steps=plan.steps,
         measurements=tuple(assembly.measurements),
         findings=run.findings,
+        shown=assembly.shown_lines,
     )
 
 
 def show_findings(run: RunResult, path: Path, display: Display) -> None:
-    """Say how it ended and where everything is. Refusals already stand in the table."""
+    """Say how it ended and where everything is."""
     told = tuple(f for f in run.findings if f.severity is not Severity.NOTE or f.cause in _TOLD)
     for line in render_verdict(replace(run, findings=told)).splitlines():
         display.note(line)
     display.note(f"run folder: {path}")
-
-
-_TOLD = frozenset({"interrupted", "rank-died-in-step"})
 
 
 def facts_of(plan: SuitePlan, exit_code: int | None, joined: Joined | None) -> SuiteFacts:

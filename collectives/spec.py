@@ -8,6 +8,9 @@ from ..cluster.compat import StrEnum
 
 SPEC_VARIABLE = "RANKRUN_SUITE_SPEC"
 
+# How long ranks may take to join: importing torch from a slow file system takes a while.
+START_UP_S = 120.0
+
 
 class Mode(StrEnum):
     """What the ranks do: time a sweep, show small tensors, or try every combination."""
@@ -86,8 +89,9 @@ class Device(StrEnum):
 class SuiteSpec:
     """One suite run. Sizes are in bytes as nccl-tests counts them; see `operations`.
 
-    `operations` are names of the table; `fault` is a self-test of the alarms (see
-    `on_rank.faults`); `skip_steps` are steps that a run cut short by a crash need not repeat.
+    `operations` are names of the table, none meaning all; `budget_s` bounds the timed calls of one
+    size; `fault` is a self-test of the alarms (see `on_rank.faults`); `first_step` is the number
+    of the step (from 1) with which a run goes on that a crash cut short.
     """
 
     mode: Mode = Mode.SWEEP

@@ -10,10 +10,9 @@ from ..cluster.targets import Target
 from ..cluster.units import format_size
 from ..jobs.placement import Placement
 from ..jobs.plan import LaunchPlan, Limits, PlanRequest, build_plan, render_plan
-from .hangs import START_UP_S
 from .measurement import Combine
 from .on_rank.faults import parse_fault
-from .spec import SPEC_VARIABLE, SuiteSpec
+from .spec import SPEC_VARIABLE, START_UP_S, SuiteSpec
 from .steps import Step, Topology, enumerate_steps
 
 RANK_PROGRAM = "rankrun.collectives.on_rank"

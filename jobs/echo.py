@@ -45,7 +45,6 @@ class LineWriter:
                 self._put(note.encode())
                 self._num_skipped = 0
             self._put(data)
-            self._change.notify_all()
 
     def __enter__(self) -> "LineWriter":  # noqa: PYI034  # Self is not in Python 3.10
         return self
@@ -64,6 +63,8 @@ class LineWriter:
 
     def _put(self, data: bytes) -> None:
         if not self._broken:
+            if not self._waiting:
+                self._change.notify_all()
             self._waiting.append(data)
             self._waiting_bytes += len(data)
 

@@ -19,7 +19,7 @@ from .events import (
     Stream,
 )
 from .folder_writer import FolderWriter
-from .lines import LineAssembler, visible
+from .lines import LineAssembler, visible_lines
 from .observers import StopRequest
 from .run_folder import RUNS_VARIABLE
 
@@ -166,8 +166,8 @@ class Gatherer:
         if self._echo is None:
             return
         prefix = f"[{self._hosts[rank]}:{rank}] " if self._many_hosts else f"[{rank}] "
-        for line in lines:
-            self._echo(prefix + visible(line, colour=self._colour))
+        for line in visible_lines(lines, colour=self._colour):
+            self._echo(prefix + line)
 
     def _flush_outputs(self) -> None:
         for output in self._outputs.values():

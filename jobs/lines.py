@@ -14,6 +14,7 @@ _RESET = "\x1b[0m"
 _SGR = re.compile(r"\x1b\[[0-9;:]*m")
 # C0 and C1 controls but the tab, and what reorders or breaks a line of text (Unicode TR9).
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_PLAIN_BYTES = bytes([*b"\t\n", *range(0x20, 0x7F)])
 
 
 class LineAssembler:
@@ -109,6 +110,14 @@ def visible(line: bytes, *, colour: bool) -> str:
         at = match.end()
     shown.append(_CONTROL.sub(_written_out, text[at:]))
     return "".join(shown) + (_RESET if at else "")
+
+
+def visible_lines(lines: list[bytes], *, colour: bool) -> list[str]:
+    """`visible` of each; at once where nothing needs writing out, as millions may come."""
+    block = b"\n".join(lines)
+    if lines and not block.translate(None, delete=_PLAIN_BYTES):
+        return block.decode("ascii").split("\n")
+    return [visible(line, colour=colour) for line in lines]
 
 
 def _written_out(match: re.Match[str]) -> str:

@@ -12,6 +12,7 @@
     outcomes.json        one outcome per rank
     findings.json        what was found wrong
     summary.json         verdict and totals, with a schema version; written last
+    .reserve             space kept back while the run goes on, for these last files
 
 Growing files are appended to, so they can be followed; all others appear whole, by rename.
 """

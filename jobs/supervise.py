@@ -40,28 +40,20 @@ def run_job(
     writer = FolderWriter(folder, world_size=len(plan.ranks))
     try:
         folder.write_json(folder.plan, plan_document(plan))
-        gatherer = Gatherer(
-            writer,
-            echo=echo,
-            colour=colour,
-            many_hosts=len(plan.placement.hosts) > 1,
-        )
+        many_hosts = len(plan.placement.hosts) > 1
+        gatherer = Gatherer(writer, echo=echo, colour=colour, many_hosts=many_hosts)
         with noted_signals() as signals:
             story = Story(planned.rank for planned in plan.ranks)
             first_failure = FirstFailure(story)
+            policies: tuple[Observer, ...] = (
+                Interruption(signals),
+                first_failure,
+                AgentLoss(story),
+                Deadline(plan.limits.deadline_s, story),
+            )
+            watching = (gatherer, *policies, *observers)
             supervisor = Supervisor(
-                plan,
-                writer=writer,
-                story=story,
-                observers=(
-                    gatherer,
-                    Interruption(signals),
-                    first_failure,
-                    AgentLoss(story),
-                    Deadline(plan.limits.deadline_s, story),
-                    *observers,
-                ),
-                signals=signals,
+                plan, writer=writer, story=story, observers=watching, signals=signals
             )
             try:
                 supervisor.run(launcher or LAUNCHERS[plan.launcher]())

@@ -1,9 +1,9 @@
 """How ranks and their ends are called in messages."""
 
 import re
-import signal
 from collections.abc import Iterable
 
+from .agent.kernel import signal_name
 from .outcomes import End, RankOutcome
 
 # The line of a traceback or log that says what it was about.
@@ -31,10 +31,7 @@ def signal_of(outcome: RankOutcome) -> str | None:
     """The name of the signal that ended it, if one did."""
     if outcome.code is None or outcome.code >= 0:
         return None
-    try:
-        return signal.Signals(-outcome.code).name
-    except ValueError:
-        return f"signal {-outcome.code}"
+    return signal_name(-outcome.code)
 
 
 def describe_end(outcome: RankOutcome, *, plural: bool = False) -> str:

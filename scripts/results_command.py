@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ..cluster.errors import UsageError
 from ..collectives.measurement import Combine
 from .outputs import check_outputs, terminal_beside, write_output
 
@@ -32,15 +33,19 @@ def results(
     ] = None,
 ) -> None:
     """Print a suite's table again from its run folder, also while it goes on."""
-    from ..collectives.run_suite import load_suite  # noqa: PLC0415  # loads pydantic
+    from ..collectives.matrix import MatrixResult  # noqa: PLC0415  # loads pydantic
+    from ..collectives.stored_run import load_run  # noqa: PLC0415  # loads pydantic
 
     check_outputs(json_file, csv_file)
-    result = load_suite(run.absolute(), combine=combine)
+    result = load_run(run.absolute(), combine=combine)
     terminal = terminal_beside(json_file, csv_file)
-    for line in result.table():
+    for line in result.lines():
         terminal.line(line)
     write_output(json_file, json.dumps(result.document(), indent=1) + "\n")
-    write_output(csv_file, result.csv())
+    if csv_file is not None:
+        if isinstance(result, MatrixResult):
+            raise UsageError("--csv: only for the sweep; a matrix has --json")
+        write_output(csv_file, result.csv())
     raise typer.Exit(result.exit_code)
 
 

@@ -11,7 +11,7 @@ from ..cluster.targets import parse_target
 from ..collectives.measurement import Combine
 from ..collectives.operations import operation_names
 from ..collectives.sizes import sweep_sizes
-from ..collectives.spec import Backend, Device, Dtype, Mode, Redop, SuiteSpec
+from ..collectives.spec import START_UP_S, Backend, Device, Dtype, Mode, Redop, SuiteSpec
 from ..collectives.suite_plan import SuiteRequest, plan_suite, render_suite_plan
 from ..jobs.plan import Limits
 from ..jobs.run_folder import new_run_id, runs_directory
@@ -177,6 +177,16 @@ def suite(
             help="A call that takes longer is a hang: stacks are taken and the run ends.",
         ),
     ] = 60.0,
+    start_deadline: Annotated[
+        float,
+        typer.Option(
+            "--start-deadline",
+            min=0.1,
+            metavar="SECONDS",
+            rich_help_panel=RUN,
+            help="How long ranks may take to join the process group.",
+        ),
+    ] = START_UP_S,
     deadline: options.DeadlineOption = None,
     runs: options.RunsOption = None,
     dry_run: options.DryRunOption = False,
@@ -214,6 +224,7 @@ def suite(
         settings=options.settings_of(env, nccl),
         limits=Limits(deadline_s=deadline),
         combine=combine,
+        start_up_s=start_deadline,
     )
     check_outputs(json_file, csv_file)
     if csv_file and (mode is not Mode.SWEEP or toggle):

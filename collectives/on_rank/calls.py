@@ -7,9 +7,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from ..binding import Call
 from ..cases import Case, Form
 from ..layouts import Layout, Overlap, Position
-from ..operations import Call, Operation
+from ..operations import Operation
 from .backends import Group
 from .evidence import Result
 from .reductions import torch_dtype, torch_redop

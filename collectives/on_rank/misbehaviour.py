@@ -7,7 +7,6 @@ import torch
 import torch.distributed as dist
 
 from ..cases import Form
-from ..operations import bound
 from ..steps import Step
 from .calls import Prepared
 from .corruptions import corrupt
@@ -50,14 +49,6 @@ class Misbehaviour:
 
     def _now(self, step: Step) -> FaultKind | None:
         return self._fault.kind if self._fault and step.number == self._once_at else None
-
-
-def make_call(prepared: Prepared) -> None:
-    """Make a call for its own sake."""
-    prepared.refill()
-    bound(prepared.operation, prepared.call)()
-    if prepared.call.input.is_cuda:
-        torch.cuda.synchronize()
 
 
 def _call_another(step: Step, prepared: Prepared) -> None:

@@ -1,18 +1,28 @@
 """Does the backend do this at all? Each case is tried once, on the smallest tensors it has."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 from ..cases import Case, Form, GroupKind
-from .backends import Session
 from .refusals import is_refusal, reason
+
+
+class Groups(Protocol):
+    """What all ranks do together, as `backends.Session` does."""
+
+    def largest(self, value: int) -> int:
+        """The largest of all ranks' values, on every rank."""
+
+    def renew(self, kind: GroupKind) -> None:
+        """Make the groups of this kind anew."""
 
 
 class Probe:
     """Remembers what the backend refused. All ranks ask alike, and get the same answer."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, groups: Groups) -> None:
         """Nothing was tried yet."""
-        self._session = session
+        self._groups = groups
         self._supported: dict[Case, bool] = {}
         self._tainted: set[GroupKind] = set()
 
@@ -40,15 +50,15 @@ class Probe:
             if not is_refusal(error):
                 raise
             words = reason(error)
-        self._supported[case] = not self._session.largest(int(words is not None))
+        self._supported[case] = not self._groups.largest(int(words is not None))
         if self._supported[case]:
             return None
         self._tainted.add(case.group)
-        if self._session.largest(int(words is None)):
+        if self._groups.largest(int(words is None)):
             # Some ranks made a call that others did not: they must not meet it in the next one.
             self._renew(case.group)
         return words or ""
 
     def _renew(self, kind: GroupKind) -> None:
-        self._session.renew(kind)
+        self._groups.renew(kind)
         self._tainted.discard(kind)

@@ -9,15 +9,16 @@ import torch
 from ...cluster.units import format_size
 from ...jobs.agent.channel import RankChannel
 from .. import operations
+from ..binding import Bound
 from ..cases import Case, Form
-from ..operations import Bound, bound
+from ..operations import bound
 from ..records import Measured, Mismatch, Pattern, Record, Unsupported
 from ..spec import ELEMENT_BYTES, Backend, SuiteSpec
 from ..steps import Step, step_count
 from .backends import Group, Session
 from .calls import Prepared, prepare
 from .inputs import scheme_for
-from .misbehaviour import Misbehaviour, make_call
+from .misbehaviour import Misbehaviour
 from .patterns import judge
 from .probing import Probe
 from .refusals import reason
@@ -37,7 +38,7 @@ class Proof:
     mismatch: Mismatch | None = None
 
 
-class BrokenOff(RuntimeError):
+class StepError(RuntimeError):
     """A call failed, and with it the run; says which call."""
 
     def __init__(self, step: Step, error: Exception) -> None:
@@ -79,7 +80,7 @@ class Sweep:
                     if self._is_supported(step):
                         self._do(step, misbehaviour)
                 except RuntimeError as error:
-                    raise BrokenOff(step, error) from error
+                    raise StepError(step, error) from error
 
     def _is_supported(self, step: Step) -> bool:
         if not self._probe.is_known(step.case):
@@ -98,15 +99,14 @@ class Sweep:
         return self._probe.supports(step.case)
 
     def _try(self, step: Step) -> None:
-        """One call on the smallest tensors, told to the progress whether it returns or raises."""
+        """One call on the smallest tensors there are."""
         group = self._session.group(step.case.group)
         if group.slot is None:
             return
-        self._channel.begin_call()
-        try:
-            make_call(self._prepare(replace(step, count=1), group))
-        finally:
-            self._channel.end_call()
+        prepared = self._prepare(replace(step, count=1), group)
+        prepared.refill()
+        run = bound(prepared.operation, prepared.call)
+        call_once(run, progress=self._channel, device=self._session.device)
 
     def _do(self, step: Step, misbehaviour: Misbehaviour) -> None:
         """Prove one call, then time more of them."""

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import torch
 
-from ..operations import Bound
+from ..binding import Bound
 from ..spec import SuiteSpec
 
 # The share of a step's budget that its warm-up may take.
@@ -77,15 +77,16 @@ def _by_events(run: Bound, iterations: int, progress: Progress) -> tuple[int, ..
 
 
 def call_once(run: Bound, *, progress: Progress, device: torch.device) -> int:
-    """Nanoseconds of one call that is waited for until it is done."""
+    """Nanoseconds of one call that is waited for until it is done, or raises."""
     progress.begin_call()
     start = time.perf_counter_ns()
-    run()
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    taken = time.perf_counter_ns() - start
-    progress.end_call()
-    return taken
+    try:
+        run()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter_ns() - start
+    finally:
+        progress.end_call()
 
 
 def affordable(call_ns: int, *, budget_s: float, wanted: int, least: int = 1) -> int:

@@ -52,7 +52,9 @@ class LocalLauncher:
             agent = _start_agent(plan.run_id, log)
         except OSError as error:
             raise LaunchError(f"cannot start the agent with {sys.executable}: {error}") from error
-        return LocalJob(agent, host=hosts[0].name, opening=opening(plan, group_rank=0), log=log)
+        job = LocalJob(agent, host=hosts[0].name, log=log, lease_s=plan.limits.lease_s)
+        job.open(opening(plan, group_rank=0))
+        return job
 
     def state(self, handle: JobHandle) -> JobState:
         """Whether the agent still runs."""
@@ -69,9 +71,9 @@ class LocalJob:
     """A run whose agent is our child."""
 
     def __init__(
-        self, agent: subprocess.Popen[bytes], *, host: str, opening: bytes, log: Path
+        self, agent: subprocess.Popen[bytes], *, host: str, log: Path, lease_s: float | None
     ) -> None:
-        """Talk to an agent that was just started; it is told `opening` first."""
+        """Talk to an agent that was just started."""
         assert agent.stdin is not None
         assert agent.stdout is not None
         self.handle = JobHandle(launcher="local", job_id=_job_id(agent.pid))
@@ -83,13 +85,20 @@ class LocalJob:
         self._input = agent.stdin.fileno()
         self._output = agent.stdout.fileno()
         self._outbox = Outbox(self._input)
-        self._outbox.put(opening)
         self._told_to_go = False
         self._heard_at = time.monotonic()
+        self._beat_every_s = lease_s / 4 if lease_s is not None else None
+        self._beat_at = self._heard_at
         os.set_blocking(self._output, False)
+
+    def open(self, words: bytes) -> None:
+        """Tell the agent what to start."""
+        self._outbox.put(words)
+        self._outbox.send()
 
     def events(self, timeout_s: float) -> Iterator[Event]:
         """What came in; waits at most `timeout_s` for the first of it."""
+        self._beat()
         self._outbox.send()
         with selectors.PollSelector() as selector:
             selector.register(self._output, selectors.EVENT_READ)
@@ -125,6 +134,13 @@ class LocalJob:
         for pipe in (self._agent.stdin, self._agent.stdout):
             assert pipe is not None
             pipe.close()
+
+    def _beat(self) -> None:
+        """Prolong the lease, if there is one."""
+        now = time.monotonic()
+        if self._beat_every_s is not None and now >= self._beat_at:
+            self._beat_at = now + self._beat_every_s
+            self._outbox.put(messages.encode(messages.Beat()))
 
     def _tell(self, message: messages.Message) -> None:
         self._outbox.put(messages.encode(message))

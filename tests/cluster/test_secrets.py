@@ -27,7 +27,7 @@ from rankrun.cluster.secrets import MASK, is_secret_name, mask_argv, mask_enviro
         "MY_APIKEY",
         "COMET_API_KEY",
         "GOOGLE_APPLICATION_CREDENTIALS",
-    ],  # fmt: skip
+    ],
 )
 def test_names_of_secrets(name: str) -> None:
     assert is_secret_name(name)
@@ -51,7 +51,7 @@ def test_names_of_secrets(name: str) -> None:
         "PASSTHROUGH",
         "RANK",
         "COMPATIBLE",
-    ],  # fmt: skip
+    ],
 )
 def test_names_of_no_secrets(name: str) -> None:
     assert not is_secret_name(name)

@@ -2,6 +2,7 @@ import csv
 import io
 import json
 from dataclasses import replace
+from pathlib import Path
 
 from rankrun.cluster.diagnosis.findings import Finding, Severity, Subject, SubjectKind
 from rankrun.collectives.cases import Form
@@ -36,7 +37,7 @@ FINDING = Finding(
     remedy="stop",
 )
 
-# The least that the schema promises per row (docs/formats.md).
+# The least that the schema promises per row (docs/suite-document.md).
 PROMISED = {
     "operation", "form", "group", "in_place", "async", "dtype", "redop", "root", "size_bytes",
     "count", "world_size", "iterations", "time_us", "algbw_gbps", "busbw_gbps", "num_wrong",
@@ -96,3 +97,10 @@ def test_csv_has_the_same_rows() -> None:
 
 def test_csv_of_nothing_is_empty() -> None:
     assert suite_csv([]) == ""
+
+
+def test_every_field_is_documented() -> None:
+    text = (Path(__file__).parent.parent.parent / "docs" / "suite-document.md").read_text()
+    document = suite_document(FACTS, measurements=ROWS, fits=fit_cases(ROWS), findings=[])
+    names = {*document, *document["rows"][0], *document["fits"][0]} - {"schema"}
+    assert {name for name in names if f"`{name}`" not in text} == set()

@@ -33,9 +33,9 @@ def used(row: Operation, asked: int, group_size: int, size: int) -> int:
     return true_count(row.counting, asked, group_size=group_size, element_bytes=size)
 
 
-@given(rows, sizes, asked_counts, element_bytes, st.data())
+@given(row=rows, n=sizes, asked=asked_counts, size=element_bytes, data=st.data())
 def test_blocks_lie_within_outputs_and_inputs(
-    row: Operation, n: int, asked: int, size: int, data: st.DataObject
+    *, row: Operation, n: int, asked: int, size: int, data: st.DataObject
 ) -> None:
     root = data.draw(st.integers(0, n - 1))
     count = used(row, asked, n, size)

@@ -6,11 +6,11 @@ from typing import Any, cast
 import pytest
 
 from rankrun.cluster.errors import UsageError
+from rankrun.collectives.binding import Call
 from rankrun.collectives.cases import Form
 from rankrun.collectives.layouts import Overlap
 from rankrun.collectives.operations import (
     OPERATIONS,
-    Call,
     Operation,
     bound,
     busbw_factor,

@@ -72,7 +72,11 @@ def test_bitwise_operators(dtype: Dtype, n: int, order: random.Random) -> None:
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.sampled_from(REAL_FLOATS), st.integers(1, 40) | st.just(130), st.randoms(use_true_random=False))
+@given(
+    st.sampled_from(REAL_FLOATS),
+    st.integers(1, 40) | st.just(130),
+    st.randoms(use_true_random=False),
+)
 def test_average_as_gloo_does_it_is_exact(dtype: Dtype, n: int, order: random.Random) -> None:
     """Sum first, then divide."""
     scheme = scheme_for(dtype, Redop.AVG, n)
@@ -84,7 +88,11 @@ def test_average_as_gloo_does_it_is_exact(dtype: Dtype, n: int, order: random.Ra
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.sampled_from(REAL_FLOATS), st.integers(1, 40) | st.just(130), st.randoms(use_true_random=False))
+@given(
+    st.sampled_from(REAL_FLOATS),
+    st.integers(1, 40) | st.just(130),
+    st.randoms(use_true_random=False),
+)
 def test_average_as_nccl_does_it_is_within_the_bound(
     dtype: Dtype, n: int, order: random.Random
 ) -> None:

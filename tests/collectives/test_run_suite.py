@@ -9,17 +9,19 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rankrun.cluster.errors import ExitCode, RunFolderError, UsageError
 from rankrun.cluster.targets import parse_target
 from rankrun.collectives.comparison import Toggle, run_toggle
-from rankrun.collectives.matrix import matrix_of, run_matrix
+from rankrun.collectives.matrix import MatrixResult, run_matrix
 from rankrun.collectives.matrix_cells import Outcome
 from rankrun.collectives.measurement import Combine, Status
 from rankrun.collectives.run_suite import SuiteResult, load_suite, run_suite
 from rankrun.collectives.spec import Mode, SuiteSpec
+from rankrun.collectives.stored_run import load_run
 from rankrun.collectives.suite_plan import SuiteRequest, plan_suite, render_suite_plan
 from rankrun.jobs.plan import Limits
 from rankrun.jobs.run_folder import new_run_id
@@ -36,10 +38,10 @@ SPEC = SuiteSpec(
 )
 
 
-def request(runs: Path, ranks: int = 2, **changes: object) -> SuiteRequest:
+def request(runs: Path, ranks: int = 2, **changes: Any) -> SuiteRequest:
     return SuiteRequest(
         run_id=new_run_id("suite"),
-        spec=replace(SPEC, **changes),  # type: ignore[arg-type]
+        spec=replace(SPEC, **changes),
         target=parse_target(f"local:{ranks}"),
         runs=runs,
         workdir=runs,
@@ -71,7 +73,7 @@ def test_a_right_run(tmp_path: Path) -> None:
     # What was printed live is what the folder gives later, and so are the documents.
     folder = Path(result.facts.run_folder)
     again = load_suite(folder)
-    assert again.table() == display.lines
+    assert again.lines() == display.lines
     assert again.document() == result.document()
     assert again.csv() == result.csv()
     json.dumps(result.document(), allow_nan=False)
@@ -205,12 +207,45 @@ def test_a_rank_that_never_joins(tmp_path: Path) -> None:
     assert "rank-not-joined" in causes(result)
 
 
+class Stopper(Recorder):
+    """A display that stops rank 1's process when the first row is printed."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def line(self, text: str) -> None:
+        super().line(text)
+        if not text.startswith("#"):
+            for row in map(json.loads, (self.folder / "events.jsonl").read_text().splitlines()):
+                if row["what"] == "started" and row["rank"] == 1:
+                    os.kill(row["pid"], signal.SIGSTOP)
+
+
+def test_a_stopped_process_is_named(tmp_path: Path) -> None:
+    plan = plan_suite(request(tmp_path, deadline_s=2.0, iterations=1000, budget_s=1.0))
+    result = run_suite(plan, Stopper(plan.launch.run_folder))
+    assert result.exit_code == ExitCode.CHECK_FAILED
+    finding = next(f for f in result.findings if f.cause == "collective-hang")
+    assert str(finding.subject) == "rank 1"
+    assert "stopped" in finding.message
+
+
+def test_the_deadline_of_the_whole_run(tmp_path: Path) -> None:
+    asked = request(tmp_path, iterations=10**6, budget_s=300.0)
+    result, display = run(replace(asked, limits=Limits(deadline_s=8.0)))
+    assert result.exit_code == ExitCode.DEADLINE
+    assert causes(result)[0] == "deadline-exceeded"
+    assert any("did not end within 8 s" in note for note in display.notes)
+
+
 def test_show_is_in_order_of_ranks(tmp_path: Path) -> None:
     result, display = run(request(tmp_path, 3, mode=Mode.SHOW, operations=("all_reduce",)))
     assert result.exit_code == ExitCode.OK, display.notes
     ranks = [int(line[1]) for line in display.lines]
     assert ranks == [0, 1, 2] * (len(ranks) // 3)
     assert any("all_reduce" in line for line in display.lines)
+    assert load_run(Path(result.facts.run_folder)).lines() == display.lines
     for rank in range(3):
         log = Path(result.facts.run_folder) / "ranks" / f"{rank}.stdout.log"
         assert log.read_text().count("\n") == len(ranks) // 3
@@ -229,7 +264,8 @@ def test_a_matrix_survives_a_crash(tmp_path: Path) -> None:
     assert {cell.outcome for cell in rest} == {Outcome.OK, Outcome.UNSUPPORTED}
     assert any("CRASH[" in line for line in display.lines)
     json.dumps(result.document(), allow_nan=False)
-    stored = matrix_of(load_suite(Path(result.facts.run_folder)))
+    stored = load_run(Path(result.facts.run_folder))
+    assert isinstance(stored, MatrixResult)
     assert [cell.outcome for cell in stored.cells] == [cell.outcome for cell in result.cells]
 
 
@@ -279,7 +315,7 @@ def test_an_interrupted_run_leaves_a_readable_folder(tmp_path: Path) -> None:
     stored = load_suite(folder)
     assert stored.exit_code == ExitCode.INTERRUPTED
     assert stored.facts.joined is not None
-    assert stored.table()
+    assert stored.lines()
 
 
 @pytest.mark.parametrize(
@@ -292,7 +328,7 @@ def test_an_interrupted_run_leaves_a_readable_folder(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_seen_before_anything_starts(
-    tmp_path: Path, changes: dict[str, object], words: str
+    tmp_path: Path, changes: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(UsageError, match=words):
         plan_suite(request(tmp_path, **changes))

@@ -1,3 +1,6 @@
+from itertools import pairwise
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +34,7 @@ def test_sizes_grow_within_the_range(first: int, last: int, factor: int) -> None
     sizes = sweep_sizes(str(first), str(last), factor=factor)
     assert sizes[0] == first
     assert sizes[-1] <= last < sizes[-1] * factor
-    assert all(after == before * factor for before, after in zip(sizes, sizes[1:], strict=False))
+    assert all(after == before * factor for before, after in pairwise(sizes))
 
 
 @given(st.integers(1, 1 << 20), st.integers(0, MAX_SIZES - 1), st.integers(1, 1 << 20))
@@ -42,23 +45,23 @@ def test_increments_reach_as_far_as_they_fit(first: int, steps: int, increment: 
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "factor", "increment", "words"),
+    ("sizes", "steps", "words"),
     [
-        ("1M", "8", None, None, "above the largest"),
-        ("0", "8", None, None, "nothing to measure"),
-        ("8", "64", 1, None, "-f 1"),
-        ("8", "64", 0, None, "-f 0"),
-        ("8", "64", -2, None, "-f -2"),
-        ("8", "64", None, "0", "-i 0"),
-        ("8", "64", 2, "8", "give one of them"),
-        ("1", "1M", None, "1", f"more than {MAX_SIZES} sizes"),
-        ("eight", "64", None, None, "not a size"),
-        ("8", "64X", None, None, "not a size"),
-        ("8", "64", None, "-1", "not a size"),
+        (("1M", "8"), {}, "above the largest"),
+        (("0", "8"), {}, "nothing to measure"),
+        (("8", "64"), {"factor": 1}, "-f 1"),
+        (("8", "64"), {"factor": 0}, "-f 0"),
+        (("8", "64"), {"factor": -2}, "-f -2"),
+        (("8", "64"), {"increment": "0"}, "-i 0"),
+        (("8", "64"), {"factor": 2, "increment": "8"}, "give one of them"),
+        (("1", "1M"), {"increment": "1"}, f"more than {MAX_SIZES} sizes"),
+        (("eight", "64"), {}, "not a size"),
+        (("8", "64X"), {}, "not a size"),
+        (("8", "64"), {"increment": "-1"}, "not a size"),
     ],
 )
 def test_mistakes_say_what_to_write(
-    first: str, last: str, factor: int | None, increment: str | None, words: str
+    sizes: tuple[str, str], steps: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(UsageError, match=words):
-        sweep_sizes(first, last, factor=factor, increment=increment)
+        sweep_sizes(*sizes, **steps)

@@ -34,14 +34,14 @@ def sources_of(dtype: Dtype, redop: Redop | None, n: int, extent: int) -> Source
 
 @quick
 @given(
-    st.sampled_from(OPERATIONS),
-    st.sampled_from(Dtype),
-    st.integers(1, 5),
-    st.integers(1, 300) | st.sampled_from([PERIOD - 1, PERIOD, PERIOD + 1, 3 * PERIOD + 7]),
-    st.data(),
+    row=st.sampled_from(OPERATIONS),
+    dtype=st.sampled_from(Dtype),
+    n=st.integers(1, 5),
+    asked=st.integers(1, 300) | st.sampled_from([PERIOD - 1, PERIOD, PERIOD + 1, 3 * PERIOD + 7]),
+    data=st.data(),
 )
 def test_what_should_be_there_is_right_and_poison_is_wrong(
-    row: Operation, dtype: Dtype, n: int, asked: int, data: st.DataObject
+    *, row: Operation, dtype: Dtype, n: int, asked: int, data: st.DataObject
 ) -> None:
     size = ELEMENT_BYTES[dtype]
     count = true_count(row.counting, asked, group_size=n, element_bytes=size)

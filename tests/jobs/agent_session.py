@@ -2,6 +2,7 @@
 
 import os
 import select
+import shutil
 import subprocess
 import sys
 import time
@@ -45,7 +46,7 @@ class AgentSession:
             start_new_session=True,
         )
 
-    def __enter__(self) -> "AgentSession":
+    def __enter__(self) -> "AgentSession":  # noqa: PYI034  # Self is not in Python 3.10
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -70,9 +71,7 @@ class AgentSession:
         assert self.process.stdin is not None
         self.process.stdin.close()
 
-    def prepare(
-        self, argv: Sequence[str], *, ranks: int = 1, lease_s: float | None = None
-    ) -> None:
+    def prepare(self, argv: Sequence[str], *, ranks: int = 1, lease_s: float | None = None) -> None:
         environment = {"PATH": os.environ["PATH"], "TORCHELASTIC_RUN_ID": self.run_id}
         numbers = [(rank, {"RANK": str(rank)}) for rank in range(ranks)]
         self.say(
@@ -80,16 +79,12 @@ class AgentSession:
             Start(list(argv), "/", environment, numbers, reserve_port=True, grace_s=0.5),
         )
 
-    def launch(
-        self, argv: Sequence[str], *, ranks: int = 1, lease_s: float | None = None
-    ) -> None:
+    def launch(self, argv: Sequence[str], *, ranks: int = 1, lease_s: float | None = None) -> None:
         self.prepare(argv, ranks=ranks, lease_s=lease_s)
         port = self.hear(Port).port
         self.say(Go({"MASTER_PORT": str(port)}))
 
-    def hear(
-        self, kind: type[Heard], wanted: Callable[[Heard], bool] = lambda _: True
-    ) -> Heard:
+    def hear(self, kind: type[Heard], wanted: Callable[[Heard], bool] = lambda _: True) -> Heard:
         """The first such thing that the agent says, or has said."""
         until = time.monotonic() + PATIENCE_S
         while True:
@@ -120,5 +115,5 @@ class AgentSession:
 
 def find_python_39() -> str | None:
     """An interpreter of the oldest version that the agent supports."""
-    places = ["/usr/bin/python3.9", *Path("/root/.pyenv/versions").glob("3.9.*/bin/python3")]
-    return next((str(place) for place in places if Path(place).exists()), None)
+    installed = Path.home().glob(".pyenv/versions/3.9.*/bin/python3")
+    return next(map(str, installed), shutil.which("python3.9"))

@@ -1,9 +1,12 @@
-"""A controller as a process of its own, for tests that interrupt or kill it.
+"""A controller as a process of its own, for tests that interrupt, kill or measure it.
 
 Usage: controller.py RUN_FOLDER RANKS GRACE_S DEADLINE_S COMMAND [ARGUMENTS]...
+
+At its end it writes the peak memory of itself and of its children, in KiB, to RUN_FOLDER/peak.
 """
 
 import os
+import resource
 import sys
 from pathlib import Path
 
@@ -27,7 +30,12 @@ def main() -> int:
             limits=Limits(deadline_s=float(deadline_s), grace_s=float(grace_s)),
         )
     )
-    return run_launch(plan).exit_code
+    exit_code = run_launch(plan).exit_code
+    status = Path("/proc/self/status").read_text()
+    own_kib = int(status.split("VmHWM:")[1].split()[0])
+    children_kib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    Path(run_folder, "peak").write_text(f"{own_kib} {children_kib}")
+    return exit_code
 
 
 if __name__ == "__main__":

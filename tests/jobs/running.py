@@ -21,6 +21,7 @@ from rankrun.jobs.run_folder import RunFolder, new_run_id
 from rankrun.jobs.supervise import run_job
 
 PATIENCE_S = 30.0
+LIMITS = Limits(deadline_s=120)
 
 
 def python(program: str) -> tuple[str, ...]:
@@ -35,7 +36,7 @@ def local_plan(
     ranks: int = 2,
     environment: Mapping[str, str] | None = None,
     settings: Mapping[str, str] | None = None,
-    limits: Limits = Limits(deadline_s=120),
+    limits: Limits = LIMITS,
 ) -> LaunchPlan:
     host = Host(name="here", address="127.0.0.1", slots=ranks, interface="lo")
     return build_plan(
@@ -119,14 +120,15 @@ class WhenSaid:
 def survivors(run_id: str) -> list[int]:
     """Processes whose environment says that they belong to the run."""
     marker = f"TORCHELASTIC_RUN_ID={run_id}".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and marker in (entry / "environ").read_bytes():
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return found
+    numbers = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return [number for number in numbers if marker in _environment(number)]
+
+
+def _environment(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:  # it ended, or is not ours
+        return b""
 
 
 def eventually(condition: Callable[[], bool]) -> bool:

@@ -62,7 +62,9 @@ def python_39() -> str:
 @pytest.mark.parametrize("version", ["this", "3.9"])
 def test_a_whole_session(version: str) -> None:
     interpreter = sys.executable if version == "this" else python_39()
-    command = python("import os; print(os.environ['RANK'], os.environ['MASTER_PORT'], flush=True); os._exit(3)")
+    command = python(
+        "import os; print(os.environ['RANK'], os.environ['MASTER_PORT'], flush=True); os._exit(3)"
+    )
     with session(interpreter=interpreter) as agent:
         agent.launch(command, ranks=2)
         heard = agent.hear_out()
@@ -80,7 +82,7 @@ def test_stacks_and_stop(version: str) -> None:
         agent.launch(WAIT)
         agent.hear(Chunk, is_ready)
         agent.say(TakeStacks(abort=False))
-        assert "sleeping" in agent.hear(StacksTaken).text
+        assert "the kernel says" in agent.hear(StacksTaken).text
         agent.say(Stop("enough", 30.0))
         heard = agent.hear_out()
     assert exits(heard) == [(-signal.SIGTERM, True)]
@@ -175,7 +177,7 @@ import time; time.sleep(600)
 def test_counters_of_the_progress_page() -> None:
     with session() as agent:
         agent.launch(python(CHANNEL), ranks=2)
-        row = agent.hear(Counters, lambda c: [r[1:4] for r in c.ranks] == [[7, 2, 1]] * 2)
+        row = agent.hear(Counters, lambda c: [tuple(r[1:4]) for r in c.ranks] == [(7, 2, 1)] * 2)
         assert all(unchanged_s >= 0 for *_, unchanged_s in row.ranks)
         agent.say(Stop("enough", 30.0))
         agent.hear_out()

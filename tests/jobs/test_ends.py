@@ -2,13 +2,13 @@
 
 import os
 import signal
-import time
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from rankrun.jobs.agent.processes import descendants, read_process
+from rankrun.jobs.agent.processes import descendants
 from rankrun.jobs.launchers import JobHandle, JobState
 from rankrun.jobs.launchers.local import LocalLauncher
 from rankrun.jobs.outcomes import End
@@ -80,9 +80,7 @@ def interrupted(tmp_path: Path, number: int) -> Run:
     return run_local(tmp_path / "run", READY_AND_WAIT, observers=[when])
 
 
-@pytest.mark.parametrize(
-    ("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)]
-)
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
 def test_interruption(tmp_path: Path, name: str, code: int) -> None:
     before = signal.getsignal(signal.Signals[name])
     run = interrupted(tmp_path, signal.Signals[name])
@@ -123,9 +121,7 @@ def test_an_ignored_hangup_stays_ignored(tmp_path: Path) -> None:
     )
     when = WhenSaid(b"ready", hang_up, count=2)
     try:
-        run = run_local(
-            tmp_path / "run", program, observers=[when], settings={"FLAG": str(flag)}
-        )
+        run = run_local(tmp_path / "run", program, observers=[when], settings={"FLAG": str(flag)})
     finally:
         signal.signal(signal.SIGHUP, before)
     assert run.result.exit_code == 0
@@ -215,7 +211,7 @@ def test_the_handle_lets_others_watch_and_cancel(tmp_path: Path) -> None:
 
 def test_the_deadline_names_who_still_runs(tmp_path: Path) -> None:
     program = python("import os, time\nif os.environ['RANK'] != '1': time.sleep(600)")
-    run = run_local(tmp_path / "run", program, ranks=3, limits=Limits(deadline_s=2))
+    run = run_local(tmp_path / "run", program, ranks=3, limits=Limits(deadline_s=3))
     assert run.result.exit_code == 124
     assert run.causes == ["deadline-exceeded"]
     assert "ranks 0,2 of 3 still running" in run.result.findings[0].message
@@ -225,15 +221,15 @@ def test_the_deadline_names_who_still_runs(tmp_path: Path) -> None:
     for rank in (0, 2):
         assert "Fatal Python error: Aborted" in run.err(rank).decode()
         assert 'File "<string>", line 2' in run.err(rank).decode()
-        assert "sleeping" in run.folder.stacks(rank).read_text()
+        assert "the kernel says" in run.folder.stacks(rank).read_text()
 
 
 def test_the_python_below_a_shell_gives_its_stacks(tmp_path: Path) -> None:
     command = ("sh", "-c", '"$@"; true', "sh", *python("import time; time.sleep(600)"))
-    run = run_local(tmp_path / "run", command, ranks=1, limits=Limits(deadline_s=2))
+    run = run_local(tmp_path / "run", command, ranks=1, limits=Limits(deadline_s=3))
     assert run.result.exit_code == 124
-    assert "time.sleep" in run.err().decode() or "line 1 in <module>" in run.err().decode()
-    assert "(python" in run.folder.stacks(0).read_text() or "python" in run.folder.stacks(0).read_text()
+    assert "line 1 in <module>" in run.err().decode()
+    assert "python" in run.folder.stacks(0).read_text()
 
 
 CHANNEL = """
@@ -254,7 +250,7 @@ wait_for_peer()
 def test_a_rank_with_a_channel_gives_its_stacks_and_lives_on(tmp_path: Path) -> None:
     source = str(Path(__file__).parents[2] / "src")
     program = python(CHANNEL.format(source=source))
-    run = run_local(tmp_path / "run", program, ranks=2, limits=Limits(deadline_s=2))
+    run = run_local(tmp_path / "run", program, ranks=2, limits=Limits(deadline_s=3))
     assert run.result.exit_code == 124
     for rank in (0, 1):
         assert "in wait_for_peer" in run.folder.stacks(rank).read_text()
@@ -272,7 +268,7 @@ def test_a_suspended_rank_is_seen_as_such(tmp_path: Path, with_channel: bool) ->
     channel = CHANNEL.format(source=source).replace("wait_for_peer()\n", "") if with_channel else ""
     stop = "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"
     run = run_local(
-        tmp_path / "run", python(channel + stop), ranks=1, limits=Limits(deadline_s=2, grace_s=0.5)
+        tmp_path / "run", python(channel + stop), ranks=1, limits=Limits(deadline_s=3, grace_s=0.5)
     )
     assert run.result.exit_code == 124
     assert "T (stopped)" in run.folder.stacks(0).read_text()
@@ -280,6 +276,28 @@ def test_a_suspended_rank_is_seen_as_such(tmp_path: Path, with_channel: bool) ->
 
 
 def test_an_agent_is_gone_when_its_run_is(tmp_path: Path) -> None:
-    run = run_local(tmp_path / "run", ("true",))
-    process = read_process(agent_pid(run.folder))
-    assert process is None or process.start_ticks > time.monotonic() * os.sysconf("SC_CLK_TCK") - 500
+    saved = run_local(tmp_path / "run", ("true",)).folder
+    handle = JobHandle(launcher="local", job_id=saved.read_json(saved.handle)["job_id"])
+    assert LocalLauncher().state(handle) is JobState.ENDED
+
+
+def test_a_lease_is_prolonged_while_the_controller_lives(tmp_path: Path) -> None:
+    program = python("import time; time.sleep(2)")
+    limits = Limits(deadline_s=60, lease_s=1.0)
+    assert run_local(tmp_path / "run", program, limits=limits).result.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("interpreter", "message"),
+    [("/bin/false", "ended early with code 1"), ("/no/such/python", "No such file")],
+)
+def test_an_agent_that_cannot_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interpreter: str, message: str
+) -> None:
+    program = python("pass")
+    monkeypatch.setattr(sys, "executable", interpreter)
+    run = run_local(tmp_path / "run", program)
+    assert run.result.exit_code == 3
+    assert run.causes == ["agent-lost"]
+    assert message in run.result.findings[0].message
+    assert {outcome.end for outcome in run.result.outcomes} == {End.NEVER_REPORTED}

@@ -56,13 +56,15 @@ def test_a_disk_that_is_already_full(small_disk: Path) -> None:
     folder = RunFolder.create(small_disk / "run")
     with pytest.raises(OSError, match="No space"):
         (small_disk / "filler").write_bytes(bytes(2 << 20))
-    with pytest.raises(RunFolderError, match="No space left on device.*--runs"):
+    with pytest.raises(RunFolderError, match=r"No space left on device.*--runs"):
         run_job(plan, folder=folder)
 
 
 def test_a_folder_that_vanishes(tmp_path: Path) -> None:
     """The files that are open take what comes; at the end there is no place for the verdict."""
-    program = python("import os, sys\nprint('ready', flush=True)\nwhile os.path.exists(sys.argv[1]): pass")
+    program = python(
+        "import os, sys\nprint('ready', flush=True)\nwhile os.path.exists(sys.argv[1]): pass"
+    )
     when = WhenSaid(b"ready", lambda: shutil.rmtree(tmp_path / "run"))
     plan = local_plan(tmp_path / "run", [*program, str(tmp_path / "run")], ranks=1)
     folder = RunFolder.create(tmp_path / "run")

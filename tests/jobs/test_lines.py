@@ -1,10 +1,17 @@
 import re
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankrun.jobs.lines import MAX_LINE_BYTES, REWRITE_EVERY_S, LineAssembler, visible
+from rankrun.jobs.lines import (
+    MAX_LINE_BYTES,
+    REWRITE_EVERY_S,
+    LineAssembler,
+    visible,
+    visible_lines,
+)
 
 texts = st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\r", b"\xc3\xa9", b"\xff"])).map(b"".join)
 cut_places = st.lists(st.integers(min_value=0), max_size=12)
@@ -14,7 +21,7 @@ def assembled(data: bytes, cuts: list[int]) -> list[bytes]:
     places = sorted({0, len(data), *(c % (len(data) + 1) for c in cuts)})
     assembler = LineAssembler()
     lines: list[bytes] = []
-    for start, end in zip(places, places[1:], strict=False):
+    for start, end in pairwise(places):
         lines += assembler.feed(data[start:end], 0.0)
     return lines + assembler.flush()
 
@@ -80,3 +87,8 @@ def test_nothing_that_moves_the_cursor_is_shown(line: bytes) -> None:
 def test_what_is_shown(line: bytes, plain: str, coloured: str | None) -> None:
     assert visible(line, colour=False) == plain
     assert visible(line, colour=True) == (coloured or plain)
+
+
+@given(st.lists(st.binary().map(lambda line: line.replace(b"\n", b""))), st.booleans())
+def test_many_at_once_are_shown_like_each(lines: list[bytes], colour: bool) -> None:
+    assert visible_lines(lines, colour=colour) == [visible(line, colour=colour) for line in lines]

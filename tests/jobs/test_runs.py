@@ -2,8 +2,10 @@
 
 import json
 import os
+import resource
 import stat
-import sys
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ import pytest
 from rankrun.cluster.secrets import MASK
 from rankrun.jobs.outcomes import End
 from rankrun.jobs.plan import Limits
+from rankrun.jobs.run_folder import RunFolder
+from rankrun.jobs.supervise import run_job
 
 from .running import Run, local_plan, python, run_local
 
@@ -56,7 +60,7 @@ def test_events_say_when_who_and_where(tmp_path: Path) -> None:
     run = run_local(tmp_path / "run", python("print('here'); print('x' * 5000)"), ranks=1)
     events = run.events()
     assert all({"time_s", "host", "what"} <= event.keys() for event in events)
-    assert [event["what"] for event in events if "rank" in event][0] == "started"
+    assert next(event["what"] for event in events if "rank" in event) == "started"
     outputs = [event for event in events if event["what"] == "output"]
     kept = b"".join(
         run.out()[event["offset"] : event["offset"] + event["length"]] for event in outputs
@@ -157,9 +161,6 @@ def test_the_usual_signal_and_file_limits(tmp_path: Path) -> None:
         "import resource, signal\n"
         "print(resource.getrlimit(resource.RLIMIT_NOFILE), signal.getsignal(signal.SIGPIPE))"
     )
-    import resource
-    import subprocess
-
     here = subprocess.run(program, capture_output=True, check=True).stdout
     run = run_local(tmp_path / "run", program, ranks=1)
     assert str(resource.getrlimit(resource.RLIMIT_NOFILE)) in run.out().decode()
@@ -193,13 +194,7 @@ def test_relative_commands_start_in_the_working_directory(tmp_path: Path) -> Non
     script = tmp_path / "tool.sh"
     script.write_text("#!/bin/sh\npwd\n")
     script.chmod(0o755)
-    from dataclasses import replace
-
-    from rankrun.jobs.run_folder import RunFolder
-    from rankrun.jobs.supervise import run_job
-
     plan = replace(local_plan(tmp_path / "run", ("./tool.sh",), ranks=1), workdir=tmp_path)
     folder = RunFolder.create(tmp_path / "run")
     assert run_job(plan, folder=folder).exit_code == 0
     assert folder.log(0, "stdout").read_text().strip() == str(tmp_path)
-    assert sys.executable

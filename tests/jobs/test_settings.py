@@ -13,7 +13,9 @@ def test_a_value_may_hold_anything(value: str) -> None:
     assert parse_settings([f"NAME={value}"]) == {"NAME": value}
 
 
-@pytest.mark.parametrize("text", ["", "NAME", "=1", "1A=1", "A B=1", "A-B=1", "a'; echo foo=1", "É=1"])
+@pytest.mark.parametrize(
+    "text", ["", "NAME", "=1", "1A=1", "A B=1", "A-B=1", "a'; echo foo=1", "É=1"]
+)
 def test_what_is_no_setting_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="KEY=VALUE"):
         parse_settings([text])
