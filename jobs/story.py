@@ -1,5 +1,6 @@
 """What became of each rank, told by the events of a run."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -16,10 +17,15 @@ from .lines import visible
 from .outcomes import End, RankOutcome
 from .placement import Rank
 
-_TAIL_BYTES = 8 << 10
+_TAIL_BYTES = 16 << 10
 _MAX_WORDS = 20
 _MAX_WORDS_CHARACTERS = 3000
 _MAX_NOTES = 200
+
+# faulthandler's dump (Python/traceback.c, _Py_DumpTracebackThreads): stacks of all threads and
+# a long list of modules, after whatever said why. Its top frames are enough here.
+_DUMP = re.compile(rb"^Fatal Python error: ", re.MULTILINE)
+_DUMP_LINES = 6
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,7 +133,7 @@ def _end(story: RankStory) -> End:
 
 
 def _last_lines(tail: bytes) -> tuple[str, ...]:
-    lines = [visible(line, colour=False).rstrip() for line in tail.splitlines()]
+    lines = [visible(line, colour=False).rstrip() for line in _without_dump(tail)]
     kept: list[str] = []
     room = _MAX_WORDS_CHARACTERS
     for line in reversed([line for line in lines if line][-_MAX_WORDS:]):
@@ -136,3 +142,10 @@ def _last_lines(tail: bytes) -> tuple[str, ...]:
         room -= len(line)
         kept.insert(0, line)
     return tuple(kept) or tuple(line[-_MAX_WORDS_CHARACTERS:] for line in lines[-1:] if line)
+
+
+def _without_dump(tail: bytes) -> list[bytes]:
+    dump = _DUMP.search(tail)
+    if dump is None:
+        return tail.splitlines()
+    return tail[: dump.start()].splitlines() + tail[dump.start() :].splitlines()[:_DUMP_LINES]

@@ -7,7 +7,11 @@ from .agent.kernel import signal_name
 from .outcomes import End, RankOutcome
 
 # The line of a traceback or log that says what it was about.
-_SAYS_WHY = re.compile(r"^(?:\S+ )*?[\w.]*(?:Error|Exception|Exit|Interrupt)\b.*")
+_SAYS_WHY = re.compile(
+    r"^(?:\S+ )*?[\w.]*(?:Error|Exception|Exit|Interrupt)\b.*"
+    r"|^\s*what\(\): .*"  # libstdc++'s report of an exception that nobody caught
+)
+_FATAL = "Fatal Python error: "
 _MAX_LINE = 200
 
 
@@ -51,5 +55,6 @@ def key_line(outcome: RankOutcome) -> str | None:
     """The one line of its last words that says most: the last that names an error."""
     words = outcome.last_words
     named = [line for line in words if _SAYS_WHY.match(line)]
+    named = named or [line for line in words if line.startswith(_FATAL)]
     chosen = (named or list(words))[-1:]
     return chosen[0].strip()[:_MAX_LINE] if chosen else None

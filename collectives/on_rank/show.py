@@ -31,6 +31,7 @@ from .verification import Sources
 TITLE_WIDTH = 34
 NUM_ELEMENTS = 4
 NOTHING = "-"
+WRONG = "WRONG, expected"
 
 REDUCTIONS: dict[Redop, Callable[[Sequence[float]], float]] = {
     Redop.SUM: math.fsum,
@@ -103,14 +104,18 @@ class Show:
         self._channel = channel
         self._send = send
 
-    def run(self, steps: list[Step]) -> None:
-        """Do the steps from `spec.first_step` on."""
+    def run(self, steps: list[Step]) -> list[str]:
+        """Do the steps from `spec.first_step` on; the titles of those with a wrong result."""
+        wrong = []
         for step in steps:
             if step.number >= self._spec.first_step:
                 self._channel.begin_step(step.number)
                 title, text = self._scene(step)
+                if WRONG in text:
+                    wrong.append(title)
                 line = f"{title:<{TITLE_WIDTH}} {text}"
                 self._send(Shown(rank=self._session.rank, step=step.number, line=line))
+        return wrong
 
     def _scene(self, step: Step) -> tuple[str, str]:
         name = step.case.operation
@@ -141,7 +146,7 @@ class Show:
         if step.case.form is Form.OBJECT:
             return title, _objects(prepared)
         after = _held(prepared, prepared.call.output, prepared.layout.output_splits)
-        return title, f"before {before}  after {after}{_verdict(prepared, group)}"
+        return title, f"before {before}  after {after}{verdict(prepared, group)}"
 
     def _prepared(self, step: Step, group: Group) -> Prepared:
         case = step.case
@@ -233,7 +238,7 @@ def _written(value: Any) -> str:
     return str(int(value)) if is_whole else str(value)
 
 
-def _verdict(prepared: Prepared, group: Group) -> str:
+def verdict(prepared: Prepared, group: Group) -> str:
     """Nothing when the result is right; else what it should have been."""
     expected = expected_values(prepared.case, prepared.layout, len(group.members))
     if not expected:
@@ -243,4 +248,4 @@ def _verdict(prepared: Prepared, group: Group) -> str:
     right = torch.tensor([expected[offset] for offset in sorted(expected)]).to(output.dtype)
     if torch.equal(output.cpu(), right):
         return ""
-    return f"  WRONG, expected [{', '.join(_written(value) for value in right.tolist())}]"
+    return f"  {WRONG} [{', '.join(_written(value) for value in right.tolist())}]"

@@ -70,8 +70,11 @@ class Sweep:
         self._pace = Pace(agree=session.largest, spec=spec)
         self._sources: Sources | None = None
 
-    def run(self, steps: list[Step]) -> None:
-        """Do the steps from `spec.first_step` on."""
+    def run(self, steps: list[Step]) -> list[str]:
+        """Do the steps from `spec.first_step` on.
+
+        Gives back nothing to complain of: wrong results are in the records.
+        """
         misbehaviour = Misbehaviour(self._spec.fault, rank=self._session.rank, steps=steps)
         for step in steps:
             if step.number >= self._spec.first_step:
@@ -81,6 +84,7 @@ class Sweep:
                         self._do(step, misbehaviour)
                 except RuntimeError as error:
                     raise StepError(step, error) from error
+        return []
 
     def _is_supported(self, step: Step) -> bool:
         if not self._probe.is_known(step.case):

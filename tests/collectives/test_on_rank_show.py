@@ -1,10 +1,16 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from rankrun.collectives.cases import Case, Form, GroupKind
 from rankrun.collectives.layouts import Position
-from rankrun.collectives.on_rank.show import expected_values, readable_value
+from rankrun.collectives.on_rank.backends import Group
+from rankrun.collectives.on_rank.calls import prepare
+from rankrun.collectives.on_rank.inputs import scheme_for
+from rankrun.collectives.on_rank.show import expected_values, readable_value, verdict
+from rankrun.collectives.on_rank.verification import Sources
 from rankrun.collectives.operations import find
 from rankrun.collectives.spec import Dtype, Mode, Redop
 
@@ -102,6 +108,25 @@ def test_lines_of_each_rank(shown: SuiteRun, rank: int) -> None:
 def test_only_the_root_has_what_is_reduced_to_it(shown: SuiteRun) -> None:
     reduced = [line for line in shown.lines(2) if line.startswith("reduce SUM")]
     assert reduced[0].endswith("(only the root has the result)")
+
+
+def test_a_wrong_result_is_shown_as_such() -> None:
+    """With a group of which nothing but the members is used."""
+    row = find("all_reduce", Form.TENSOR)
+    group = Group(handle=None, members=(0, 1), index=0, slot=1)
+    shown_case = replace(case("all_reduce", Redop.SUM), in_place=True)
+    sources = Sources(
+        scheme=scheme_for(Dtype.FLOAT32, Redop.SUM, 2),
+        seed=1,
+        members=(0, 1),
+        extent=2,
+        device=torch.device("cpu"),
+    )
+    prepared = prepare(row, shown_case, group=group, count=2, sources=sources)
+    prepared.call.output.copy_(torch.tensor([10.0, 12.0]))
+    assert verdict(prepared, group) == ""
+    prepared.call.output[1] = 13
+    assert verdict(prepared, group) == "  WRONG, expected [10, 12]"
 
 
 def test_unsupported_is_shown_in_the_backends_words(tmp_path: Path) -> None:

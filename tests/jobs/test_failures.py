@@ -154,3 +154,21 @@ def test_last_words_are_kept_and_bounded(tmp_path: Path) -> None:
     assert words[-1] == "the end"
     assert words[-2] == "line 99999"
     assert sum(map(len, words)) < 4000
+
+
+def test_the_reason_is_found_before_the_dump_of_an_abort(tmp_path: Path) -> None:
+    """As gloo aborts a rank that was sent too much; Python then dumps stacks and modules."""
+    why = "  what():  [enforce fail at pair.cc:456] op.preamble.length <= op.nbytes. 256 vs 128."
+    program = python(f"import os, sys\nprint({why!r}, file=sys.stderr, flush=True)\nos.abort()")
+    run = run_local(tmp_path / "run", program, ranks=1)
+    finding = run.result.findings[0]
+    assert finding.cause == "rank-killed"
+    assert why.strip() in finding.message
+    assert not any("Extension modules" in word for word in run.result.outcomes[0].last_words)
+
+
+def test_a_crash_without_words_shows_where(tmp_path: Path) -> None:
+    program = python("import ctypes\ndef culprit():\n ctypes.string_at(0)\nculprit()")
+    run = run_local(tmp_path / "run", program, ranks=1)
+    assert "Fatal Python error: Segmentation fault" in run.result.findings[0].message
+    assert any("in culprit" in evidence.text for evidence in run.result.findings[0].evidence)
