@@ -95,9 +95,14 @@ def _rows(spec: SuiteSpec) -> list[Operation]:
 def _sweep(spec: SuiteSpec, topology: Topology) -> Iterator[Step]:
     """First the cases that are timed at every size, then those that are proved."""
     rows = _rows(spec)
-    for row in rows:
-        for in_place in row.in_place if row.swept else ():
-            yield from _sized(row, _case(row, spec, in_place=in_place), spec, topology)
+    for row in (row for row in rows if row.swept):
+        placements = [
+            _sized(row, _case(row, spec, in_place=in_place), spec, topology)
+            for in_place in row.in_place
+        ]
+        # Size by size, so that a row of the table is complete before the next begins.
+        for at_one_size in zip(*placements, strict=True):
+            yield from at_one_size
     proofs = replace(spec, sizes_bytes=_proof_sizes(spec.sizes_bytes))
     for row in rows:
         for case in _proved_cases(row, spec, topology):
