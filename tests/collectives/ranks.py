@@ -1,6 +1,5 @@
 """What tests of the rank program share: real ranks with gloo on this machine, and their records."""
 
-import importlib.util
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from rankrun.jobs.plan import Limits
 from ..jobs.running import Run, run_local
 
 ON_RANK = (sys.executable, "-m", "rankrun.collectives.on_rank")
-HAS_NUMPY = importlib.util.find_spec("numpy") is not None
 NO_NUMPY = "Numpy is not available"
 
 

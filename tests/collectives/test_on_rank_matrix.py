@@ -1,10 +1,13 @@
 """Real ranks: what gloo does with each dtype and operator, in its own words where it refuses."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from rankrun.collectives.spec import Dtype, Mode, Redop
 
-from .ranks import HAS_NUMPY, NO_NUMPY, SuiteRun, run_suite
+from .ranks import NO_NUMPY, SuiteRun, run_suite
 
 REAL_FLOATS = {Dtype.FLOAT16, Dtype.BFLOAT16, Dtype.FLOAT32, Dtype.FLOAT64}
 FLOAT8 = {Dtype.FLOAT8_E4M3FN, Dtype.FLOAT8_E5M2}
@@ -75,15 +78,24 @@ def test_copies_agree_with_what_gloo_says(matrix: SuiteRun) -> None:
     assert sent == set(Dtype)
 
 
-@pytest.mark.skipif(HAS_NUMPY, reason="with numpy gloo refuses nothing on some ranks only")
-def test_one_rank_is_refused_and_no_other_goes_on_alone(matrix: SuiteRun) -> None:
+def test_one_rank_is_refused_and_no_other_goes_on_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without numpy only those that receive an object are refused; the root has sent it."""
+    hidden = tmp_path / "hidden" / "numpy.py"
+    hidden.parent.mkdir()
+    hidden.write_text("raise ModuleNotFoundError('hidden by a test')\n")
+    before = os.environ.get("PYTHONPATH", "")
+    monkeypatch.setenv("PYTHONPATH", f"{hidden.parent}:{before}".rstrip(":"))
+    operations = ("broadcast_object_list", "all_reduce")
+    done = run_suite(tmp_path, ranks=3, mode=Mode.MATRIX, operations=operations)
     words = {
         record.rank: record.reason
-        for record in matrix.unsupported
+        for record in done.unsupported
         if record.case.operation == "broadcast_object_list"
     }
     assert words == {0: "", 1: NO_NUMPY, 2: NO_NUMPY}
+    assert any(record.case.operation == "all_reduce" for record in done.measured)
 
 
 def test_a_refusal_does_not_poison_the_barrier(matrix: SuiteRun) -> None:

@@ -8,7 +8,7 @@ from rankrun.collectives.cases import Form, GroupKind
 from rankrun.collectives.spec import SuiteSpec
 from rankrun.collectives.steps import Topology, enumerate_steps, members
 
-from .ranks import HAS_NUMPY, NO_NUMPY, run_suite
+from .ranks import run_suite
 
 
 def topology(ranks: int) -> Topology:
@@ -17,8 +17,6 @@ def topology(ranks: int) -> Topology:
 
 def expected_refusal(operation: str, form: Form, *, ranks: int) -> str | None:
     """gloo's own words (torch 2.13) for what it does not do."""
-    if form is Form.OBJECT and not HAS_NUMPY:
-        return NO_NUMPY
     if form is Form.UNEVEN_LIST and ranks > 1:
         return "ProcessGroupGloo::alltoall: invalid tensor size"
     if ranks == 1 and operation == "send_recv":
