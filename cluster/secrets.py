@@ -8,13 +8,23 @@ MASK = "********"
 _SECRET_NAME = re.compile(
     r"(?:^|[_\-.])(?:ACCESS|API|AUTH|BEARER|COOKIE|CREDENTIALS?|DSN|JWT|KEY|PASS|PASSPHRASE|PASSWD"
     r"|PASSWORD|PAT|PRIVATE|PWD|SALT|SECRETS?|SESSION|SIGNATURE|TOKENS?)(?:$|[_\-.])"
-    r"|(?:PASSWORD|PASSWD|SECRET|TOKEN|APIKEY|CREDENTIALS?)$",
+    r"|(?:PASSWORD|PASSWD|SECRET|TOKEN|CREDENTIALS?)$"
+    r"|(?:ACCESS|ACCOUNT|API|AUTH|PRIVATE|SECRET|SHARED)KEY"
+    r"|CONN(?:ECTION)?[_\-]?STR(?:ING)?",
     re.IGNORECASE,
 )
-# Names that match the pattern above and hold no secret.
+# Names that match the pattern above and hold no secret: of a session, and of language models.
 _HARMLESS = re.compile(
     r"^(?:PWD|OLDPWD|SSH_AUTH_SOCK|XDG_SESSION_[A-Z]+|SESSION_MANAGER|DBUS_SESSION_.*)$"
-    r"|TOKENIZERS?_|MAX_TOKENS|NUM_TOKENS"
+    r"|TOKENIZERS?(?:$|[_\-])|(?:MAX|MIN|NEW|NUM|TOTAL)[_\-](?:\w+[_\-])?TOKENS$|(?:PAD|BOS|EOS|UNK|SEP|CLS|MASK|SPECIAL)[_\-]TOKEN"
+    r"|KEY[_\-]VALUE|(?:NUM|SORT|PRIMARY)[_\-]KEY",
+    re.IGNORECASE,
+)
+# Inside a value: connection strings and query strings.
+_SECRET_PART = re.compile(
+    r"\b((?:account|access|api|shared|secret)[_-]?(?:access)?[_-]?key|password|passwd|pwd|secret"
+    r"|(?:access|auth|id|refresh|sas)?[_-]?token|sig|signature)=[^;&\s]+",
+    re.IGNORECASE,
 )
 _URL_PASSWORD = re.compile(r"(?<=://)([^/\s:@]*):([^/\s@]+)(?=@)")
 _KNOWN_TOKEN = re.compile(
@@ -35,12 +45,17 @@ def is_secret_name(name: str) -> bool:
 
 
 def mask_text(text: str) -> str:
-    """The text without the passwords of URLs and the tokens that are known by their shape.
+    """The text without the secrets that are known by where they stand or by their shape.
+
+    In URLs, in connection and query strings, and tokens of well-known services.
 
     >>> mask_text("http://me:hunter2@proxy:3128")
     'http://me:********@proxy:3128'
+    >>> mask_text("AccountName=me;AccountKey=zzz;EndpointSuffix=core")
+    'AccountName=me;AccountKey=********;EndpointSuffix=core'
     """
-    return _KNOWN_TOKEN.sub(MASK, _URL_PASSWORD.sub(rf"\1:{MASK}", text))
+    text = _URL_PASSWORD.sub(rf"\1:{MASK}", text)
+    return _KNOWN_TOKEN.sub(MASK, _SECRET_PART.sub(rf"\1={MASK}", text))
 
 
 def mask_environment(environment: Mapping[str, str]) -> dict[str, str]:

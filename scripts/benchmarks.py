@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-BIN = Path(sys.executable).parent
 RANKRUN = [sys.executable, "-m", "rankrun.scripts.main"]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 TIMEOUT_S = 900.0
@@ -80,7 +79,9 @@ def bench_launch(rounds: int) -> Iterator[Result]:
         script.write_text("pass\n")
         ours_s, peer_s = interleaved_s(
             [
-                lambda: timed_s([*RANKRUN, "launch", "-t", "local:4", "--", "python", str(script)]),
+                lambda: timed_s(
+                    [*RANKRUN, "launch", "-t", "local:4", "--", sys.executable, str(script)]
+                ),
                 lambda: timed_s([*TORCHRUN, "--nproc-per-node", "4", str(script)]),
             ],
             rounds,

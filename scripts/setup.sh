@@ -32,19 +32,25 @@ need_packages() {
 
 # setup EXTRA: .venv with rankrun (editable) and its extra ('' or '[test]'), torch as pinned.
 setup() {
-    local extra=$1 python stamp wanted
+    local extra=$1 python stamp=.venv/.rankrun-setup fingerprint
     python=$(find_python) || { need_packages python3 python3-venv; python=$(find_python); } ||
         fail "no Python 3.10 or newer with venv and ensurepip; set RANKRUN_PYTHON to one"
-    stamp=.venv/.rankrun-setup
-    wanted=$("$python" -VV; echo "$extra"; cat pyproject.toml constraints.txt)
-    if [ -x .venv/bin/rankrun ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
-        return 0
+    fingerprint=$("$python" -VV; cat pyproject.toml constraints.txt)
+    if [ ! -x .venv/bin/rankrun ] || [ "$(cat "$stamp" 2>/dev/null)" != "$fingerprint" ]; then
+        say "making .venv with $python"
+        "$python" -m venv --clear .venv || fail "could not make .venv; see the lines above"
+        install ""
+        printf '%s\n' "$fingerprint" >"$stamp"
     fi
-    say "making .venv with $python"
-    "$python" -m venv --clear .venv || fail "could not make .venv; see the lines above"
-    say "installing rankrun and torch as constraints.txt pins it; this can take minutes"
+    if [ -n "$extra" ] && [ ! -e "$stamp$extra" ]; then
+        install "$extra"
+        touch "$stamp$extra"
+    fi
+}
+
+install() {
+    say "installing rankrun$1 and torch as constraints.txt pins it; this can take minutes"
     .venv/bin/python -m pip install --quiet --disable-pip-version-check \
-        --constraint constraints.txt --editable ".$extra" ||
+        --constraint constraints.txt --editable ".$1" ||
         fail "could not install; see pip's lines above"
-    printf '%s\n' "$wanted" >"$stamp"
 }

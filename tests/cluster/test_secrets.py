@@ -25,6 +25,10 @@ from rankrun.cluster.secrets import MASK, is_secret_name, mask_argv, mask_enviro
         "SENTRY_DSN",
         "HUGGINGFACETOKEN",
         "MY_APIKEY",
+        "MY_SECRETKEY",
+        "AZURE_STORAGE_CONNECTION_STRING",
+        "API_TOKENS",
+        "hub-token",
         "COMET_API_KEY",
         "GOOGLE_APPLICATION_CREDENTIALS",
     ],
@@ -51,6 +55,12 @@ def test_names_of_secrets(name: str) -> None:
         "PASSTHROUGH",
         "RANK",
         "COMPATIBLE",
+        "max-tokens",
+        "max_new_tokens",
+        "--pad-token",
+        "num-key-value-heads",
+        "EOS_TOKEN",
+        "tokenizer",
     ],
 )
 def test_names_of_no_secrets(name: str) -> None:

@@ -1,8 +1,11 @@
 """The setup of quickstart and test, without its long installation."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -56,13 +59,68 @@ def test_root_gets_it_installed(tmp_path: Path) -> None:
     assert "install -y -qq python3-venv" in (tmp_path / "log").read_text()
 
 
-def test_a_second_setup_does_nothing(tmp_path: Path) -> None:
+@pytest.fixture
+def prepared(tmp_path: Path) -> Path:
+    """A checkout with a finished setup whose tools all succeed."""
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
     for name in ("pyproject.toml", "constraints.txt"):
-        (tmp_path / name).write_text(name)
-    done = tmp_path / ".venv" / "bin" / "rankrun"
-    done.parent.mkdir(parents=True)
-    done.write_text("#!/bin/sh\n")
-    done.chmod(0o755)
-    stamp = 'printf "%s\\n" "$("$(find_python)" -VV; echo ""; cat pyproject.toml constraints.txt)"'
-    code, output = bash(f"{stamp} > .venv/.rankrun-setup; setup ''", cwd=tmp_path)
-    assert (code, output) == (0, "")
+        shutil.copy(ROOT / name, tmp_path / name)
+    tools = tmp_path / ".venv" / "bin"
+    tools.mkdir(parents=True)
+    for name in ("rankrun", "python", "ruff", "mypy", "shellcheck"):
+        write_tool(tools / name, code=0)
+    stamp = tmp_path / ".venv" / ".rankrun-setup"
+    command = '"$(find_python)" -VV; cat pyproject.toml constraints.txt'
+    stamp.write_text(bash(command, cwd=tmp_path)[1])
+    (tmp_path / ".venv" / ".rankrun-setup[test]").touch()
+    return tmp_path
+
+
+def write_tool(path: Path, *, code: int) -> None:
+    path.write_text(f'#!/bin/sh\necho "$(basename "$0") $*" >> "{path.parent}/log"\nexit {code}\n')
+    path.chmod(0o755)
+
+
+def tools_run(checkout: Path) -> list[str]:
+    log = checkout / ".venv" / "bin" / "log"
+    return log.read_text().splitlines() if log.exists() else []
+
+
+@pytest.mark.parametrize("extra", ["", "[test]"])
+def test_a_second_setup_does_nothing(prepared: Path, extra: str) -> None:
+    assert bash(f"setup '{extra}'", cwd=prepared) == (0, "")
+    assert tools_run(prepared) == []
+
+
+def test_the_tests_needs_are_added_without_beginning_again(prepared: Path) -> None:
+    (prepared / ".venv" / ".rankrun-setup[test]").unlink()
+    code, output = bash("setup '[test]'", cwd=prepared)
+    assert code == 0
+    assert "making .venv" not in output
+    assert [line for line in tools_run(prepared) if line.endswith("--editable .[test]")]
+
+
+def script(checkout: Path, name: str) -> int:
+    return subprocess.run(
+        [checkout / name], capture_output=True, timeout=60, check=False
+    ).returncode
+
+
+def test_check_passes_when_all_tools_do(prepared: Path) -> None:
+    assert script(prepared, "scripts/check") == 0
+    assert {line.split()[0] for line in tools_run(prepared)} == {"ruff", "mypy", "shellcheck"}
+
+
+@pytest.mark.parametrize("tool", ["ruff", "mypy", "shellcheck"])
+@pytest.mark.parametrize("name", ["scripts/check", "scripts/test", ".ci/run"])
+def test_a_failing_tool_fails_everything_above_it(prepared: Path, tool: str, name: str) -> None:
+    write_tool(prepared / ".venv" / "bin" / tool, code=1)
+    assert script(prepared, name) != 0
+
+
+@pytest.mark.parametrize("name", ["scripts/test", ".ci/run"])
+def test_failing_tests_fail(prepared: Path, name: str) -> None:
+    write_tool(prepared / ".venv" / "bin" / "python", code=1)
+    assert script(prepared, name) != 0
+    assert tools_run(prepared)[-1].startswith("python -m pytest")
