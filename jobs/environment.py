@@ -53,7 +53,8 @@ DEFAULTS: dict[str, Callable[[Rank], str | None]] = {
     "PYTHONUNBUFFERED": lambda _: "1",
     # Python then prints the stacks of all threads when a rank is aborted or crashes.
     "PYTHONFAULTHANDLER": lambda _: "1",
-    "NCCL_SOCKET_IFNAME": lambda rank: rank.host.interface,
+    # NCCL takes a name as a prefix unless "=" stands before it (NCCL user guide, the variable).
+    "NCCL_SOCKET_IFNAME": lambda rank: rank.host.interface and f"={rank.host.interface}",
     "GLOO_SOCKET_IFNAME": lambda rank: rank.host.interface,
 }
 

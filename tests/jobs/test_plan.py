@@ -67,7 +67,8 @@ def test_uneven_hosts() -> None:
     assert [e["LOCAL_WORLD_SIZE"] for e in (first, second, third)] == ["2", "2", "1"]
     assert [e["GROUP_RANK"] for e in (first, second, third)] == ["0", "0", "1"]
     assert {e["MASTER_ADDR"] for e in (first, second, third)} == {"10.77.0.1"}
-    assert [e["NCCL_SOCKET_IFNAME"] for e in (first, second, third)] == ["eth0", "eth0", "ib0"]
+    assert [e["NCCL_SOCKET_IFNAME"] for e in (first, second, third)] == ["=eth0", "=eth0", "=ib0"]
+    assert [e["GLOO_SOCKET_IFNAME"] for e in (first, second, third)] == ["eth0", "eth0", "ib0"]
 
 
 def test_what_a_user_set_is_kept() -> None:
