@@ -3,7 +3,8 @@
     RankrunError                 exit code 3: could not run
     ├── UsageError (ValueError)  exit code 2: the caller's mistake
     ├── RunFolderError           the run folder cannot be made, written or read
-    └── LaunchError              the agent or the ranks could not be started
+    ├── LaunchError              the agent or the ranks could not be started
+    └── OutputError              a document or a table cannot be written where it should go
 
 A failed rank or a wrong result is not an exception: it is data (an outcome, a finding).
 """
@@ -41,6 +42,10 @@ class RunFolderError(RankrunError):
 
 class LaunchError(RankrunError):
     """The agent or the ranks could not be started."""
+
+
+class OutputError(RankrunError):
+    """A document or a table cannot be written where it should go."""
 
 
 def valid_values(values: type[StrEnum]) -> str:

@@ -16,7 +16,8 @@ _SECRET_NAME = re.compile(
 # Names that match the pattern above and hold no secret: of a session, and of language models.
 _HARMLESS = re.compile(
     r"^(?:PWD|OLDPWD|SSH_AUTH_SOCK|XDG_SESSION_[A-Z]+|SESSION_MANAGER|DBUS_SESSION_.*)$"
-    r"|TOKENIZERS?(?:$|[_\-])|(?:MAX|MIN|NEW|NUM|TOTAL)[_\-](?:\w+[_\-])?TOKENS$|(?:PAD|BOS|EOS|UNK|SEP|CLS|MASK|SPECIAL)[_\-]TOKEN"
+    r"|TOKENIZERS?(?:$|[_\-])|(?:MAX|MIN|NEW|NUM|TOTAL)[_\-](?:\w+[_\-])?TOKENS$"
+    r"|(?:PAD|BOS|EOS|UNK|SEP|CLS|MASK|SPECIAL)[_\-]TOKEN"
     r"|KEY[_\-]VALUE|(?:NUM|SORT|PRIMARY)[_\-]KEY",
     re.IGNORECASE,
 )

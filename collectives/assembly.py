@@ -4,7 +4,7 @@ Pure bookkeeping, used while a run goes on and again, offline, on its measuremen
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from . import steps as suite_steps
 from .cases import Case
@@ -28,7 +28,8 @@ class Assembly:
         self._joined: dict[int, Joined] = {}
         self._left: set[int] = set()
         self._finished: dict[int, Measurement] = {}
-        self._shown: dict[int, dict[int, list[str]]] = defaultdict(dict)
+        self._strays: dict[int, Measured | Unsupported] = {}
+        self._shown: dict[int, dict[int, list[Shown]]] = defaultdict(dict)
         self._to_release = deque(self._steps)
         self._last_report: dict[int, int] = {}
 
@@ -48,6 +49,16 @@ class Assembly:
         return self._joined
 
     @property
+    def first_joined(self) -> Joined | None:
+        """What the lowest rank said when it joined; None if none did."""
+        return next((joined for _, joined in sorted(self._joined.items())), None)
+
+    @property
+    def strays(self) -> Mapping[int, Measured | Unsupported]:
+        """Per rank the first report of another case than the step's; none of them counts."""
+        return self._strays
+
+    @property
     def left(self) -> frozenset[int]:
         """The ranks that did all steps."""
         return frozenset(self._left)
@@ -55,12 +66,7 @@ class Assembly:
     @property
     def shown_lines(self) -> tuple[str, ...]:
         """The lines of --show, step by step, within a step rank by rank."""
-        return tuple(
-            f"[{rank}] {line}"
-            for _, by_rank in sorted(self._shown.items())
-            for rank, lines in sorted(by_rank.items())
-            for line in lines
-        )
+        return tuple(f"[{shown.rank}] {shown.line}" for shown in in_rank_order(self._shown))
 
     @property
     def measurements(self) -> list[Measurement]:
@@ -79,7 +85,7 @@ class Assembly:
                 self._left.add(record.rank)
             case Shown():
                 self._note(record.rank, record.step)
-                self._shown[record.step].setdefault(record.rank, []).append(record.line)
+                self._shown[record.step].setdefault(record.rank, []).append(record)
             case Measured() | Unsupported():
                 self._note(record.rank, record.step)
                 self._report(record)
@@ -126,7 +132,10 @@ class Assembly:
 
     def _report(self, record: Measured | Unsupported) -> None:
         step = self._steps.get(record.step)
-        if step is None or step.number in self._finished:
+        if step is None or step.case != record.case:
+            self._strays.setdefault(record.rank, record)
+            return
+        if step.number in self._finished:
             return
         reports = self._reports[step.number]
         reports[record.rank] = record
@@ -142,7 +151,7 @@ class Assembly:
         """
         refusals = [report for report in reports if isinstance(report, Unsupported)]
         if refusals:
-            reason = next((r.reason for r in refusals if r.reason), "")
+            reason = next((r.reason for r in refusals if r.reason), None)
             same_case = [
                 other
                 for other in self._steps.values()
@@ -152,7 +161,7 @@ class Assembly:
         measured = [report for report in reports if isinstance(report, Measured)]
         return [combined(measured, self._combine)]
 
-    def _unsupported(self, step: Step, reason: str) -> Measurement:
+    def _unsupported(self, step: Step, reason: str | None) -> Measurement:
         group_size = self.group_size(step.case)
         count = suite_steps.step_count(step, group_size)
         return Measurement(
@@ -201,3 +210,45 @@ def _status(reports: Iterable[Measured]) -> Status:
         return Status.WRONG
     # On some ranks there can be nothing to check: reduce gives its result to the root alone.
     return Status.RIGHT if any(report.num_checked for report in reports) else Status.NOT_CHECKED
+
+
+class ShownLines:
+    """Holds the lines of a step back until no rank can add to them.
+
+    A rank is past a step when it reports a later one, leaves, or ends. Lines come out step by
+    step, within a step rank by rank, each rank's in the order it wrote them.
+    """
+
+    def __init__(self, ranks: Collection[int]) -> None:
+        """Nothing was shown yet."""
+        self._at = dict.fromkeys(ranks, 0)
+        self._lines: dict[int, dict[int, list[Shown]]] = defaultdict(lambda: defaultdict(list))
+
+    def add(self, shown: Shown) -> list[Shown]:
+        """Take a line in; the lines that can now be printed."""
+        self._lines[shown.step][shown.rank].append(shown)
+        return self.reached(shown.rank, shown.step)
+
+    def reached(self, rank: int, step: int) -> list[Shown]:
+        """A rank is at this step now."""
+        self._at[rank] = max(step, self._at.get(rank, 0))
+        return self._flush(min(self._at.values()))
+
+    def ended(self, rank: int) -> list[Shown]:
+        """A rank will say no more."""
+        self._at.pop(rank, None)
+        return self._flush(min(self._at.values(), default=None))
+
+    def _flush(self, before: int | None) -> list[Shown]:
+        ready = [step for step in self._lines if before is None or step < before]
+        return in_rank_order({step: self._lines.pop(step) for step in ready})
+
+
+def in_rank_order(shown: Mapping[int, Mapping[int, Sequence[Shown]]]) -> list[Shown]:
+    """Lines by step and rank: step by step, within a step rank by rank, each rank's as it wrote."""
+    return [
+        line
+        for _, by_rank in sorted(shown.items())
+        for _, lines in sorted(by_rank.items())
+        for line in lines
+    ]

@@ -10,10 +10,9 @@ from .cases import Case
 from .operations import find
 
 NO_DATA = "it moves no data, so it has a time and no bandwidth"
-ONE_RANK = (
-    "with one rank no data crosses a link, so the bus bandwidth is not defined "
-    "(the factor (n-1)/n is 0 for n = 1)"
-)
+ONE_RANK = "with one rank no data crosses a link, so the bus bandwidth is not defined"
+# Where the factor depends on the number of ranks, one rank shows in it.
+ONE_RANK_IN_FACTOR = f"{ONE_RANK} (the factor busbw / algbw is 0 for n = 1)"
 
 
 def algbw_gbps(size_bytes: int, time_s: float) -> float | None:
@@ -28,8 +27,11 @@ def busbw_factor(case: Case, group_size: int) -> float | None:
     return find(case.operation, case.form).bus_factor(group_size)
 
 
-def why_no_busbw(case: Case, group_size: int) -> str:
-    """Why a case has no bus bandwidth; empty if it has one."""
-    if not find(case.operation, case.form).bus_factor(2):
+def why_no_busbw(case: Case, group_size: int) -> str | None:
+    """Why a case has no bus bandwidth; None if it has one."""
+    factor = find(case.operation, case.form).bus_factor
+    if not factor(2):
         return NO_DATA
-    return ONE_RANK if group_size == 1 else ""
+    if group_size > 1:
+        return None
+    return ONE_RANK if factor(1) else ONE_RANK_IN_FACTOR

@@ -17,6 +17,7 @@ class Form(StrEnum):
     BOTH_WAYS = "both-ways"  # each rank sends to the next and to the previous
     OBJECT = "object"
     PLAIN = "plain"  # no data
+    SCENE = "scene"  # a step of --show that is no operation of the table
 
 
 class GroupKind(StrEnum):
@@ -55,5 +56,5 @@ class Case:
         if self.asynchronous:
             traits.append("async")
         redop = f" {self.redop}" if self.redop else ""
-        dtype = "" if self.form is Form.PLAIN else f" {self.dtype}"
+        dtype = "" if self.form in (Form.PLAIN, Form.SCENE) else f" {self.dtype}"
         return f"{self.operation} ({', '.join(traits)}){dtype}{redop}"

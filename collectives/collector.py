@@ -10,12 +10,11 @@ from ..cluster.diagnosis.findings import Finding
 from ..cluster.errors import ExitCode
 from ..jobs.events import Event, RankExited, RankOutput, RankRecord
 from ..jobs.observers import StopRequest
-from . import verdicts
-from .assembly import Assembly
+from . import suite_findings
+from .assembly import Assembly, ShownLines
 from .measurement import Measurement
 from .reading import Unreadable, parse_record
 from .records import Joined, Left, Record, Shown
-from .showing import ShownLines
 
 
 class RecordFile:
@@ -53,7 +52,7 @@ class RecordFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listeners:
-    """Who is told at once: when all ranks joined, of every finished step, and at the end."""
+    """Who is told: when all ranks joined, of every finished step at once, and at the end."""
 
     on_joined: Callable[[Joined], None] = lambda _: None
     on_measurement: Callable[[Measurement], None] = lambda _: None
@@ -86,6 +85,12 @@ class SuiteCollector:
         self._malformed: dict[int, tuple[bytes, str]] = {}
         self._num_malformed: Counter[int] = Counter()
 
+    def end(self) -> None:
+        """Nothing more will come: tell of the steps behind those that were never finished."""
+        for measured in self._assembly.release_all():
+            self._listeners.on_measurement(measured)
+        self._listeners.on_end()
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()
@@ -114,22 +119,25 @@ class SuiteCollector:
         )
 
     def findings(self) -> Sequence[Finding]:
-        """Wrong results, refusals and unreadable records."""
-        for measured in self._assembly.release_all():
-            self._listeners.on_measurement(measured)
-        self._listeners.on_end()
+        """Wrong results, refusals, and records that are none or of another step."""
         measurements = self._assembly.measurements
         backend = next((joined.backend for joined in self._assembly.joined.values()), "the backend")
         malformed = [
-            verdicts.malformed_record(rank, line, reason, self._num_malformed[rank])
+            suite_findings.malformed_record(rank, line, reason, self._num_malformed[rank])
             for rank, (line, reason) in sorted(self._malformed.items())
         ]
-        failure = [verdicts.not_written(self._path, self._failure)] if self._failure else []
+        steps = {step.number: step for step in self._assembly.steps}
+        strays = [
+            suite_findings.another_step(record, steps.get(record.step))
+            for _, record in sorted(self._assembly.strays.items())
+        ]
+        failure = [suite_findings.not_written(self._path, self._failure)] if self._failure else []
         return [
             *failure,
-            *verdicts.wrong_results(measurements),
+            *suite_findings.wrong_results(measurements),
             *malformed,
-            *verdicts.unsupported_notes(measurements, backend),
+            *strays,
+            *suite_findings.unsupported_notes(measurements, backend),
         ]
 
     def _on_record(self, event: RankRecord) -> Iterable[Event]:

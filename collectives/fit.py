@@ -49,7 +49,7 @@ class CaseFit:
     group_size: int
     num_sizes: int
     fit: AlphaBeta | None
-    reason: str = ""
+    reason: str | None = None
 
     @property
     def busbw_gbps(self) -> float | None:
@@ -76,7 +76,7 @@ def _fit_case(case: Case, group_size: int, measurements: Sequence[Measurement]) 
         group_size=group_size,
         num_sizes=len({size for size, _ in points}),
         fit=fit,
-        reason="" if fit else TOO_FEW_SIZES,
+        reason=None if fit else TOO_FEW_SIZES,
     )
 
 

@@ -6,52 +6,29 @@ from the step after it, so that one combination costs one cell and not the rest 
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ..cluster.diagnosis.findings import Finding, Severity
-from ..cluster.errors import ExitCode
+from ..cluster.errors import ExitCode, RunFolderError
 from ..jobs.launchers import Launcher
 from ..jobs.outcomes import RunResult
 from ..jobs.results import write_results
 from ..jobs.run_folder import RunFolder
 from ..jobs.terminal import Display
-from .documents import SuiteFacts
-from .matrix_cells import Casualty, Cell, Outcome, cells_of
-from .matrix_text import matrix_document, matrix_lines
+from .matrix_cells import Casualty, Cell, Outcome, cells_of, totals
 from .run_suite import (
     Launched,
-    SuiteResult,
     facts_of,
-    first_joined,
     judged,
     launch_steps,
+    print_lines,
     show_findings,
+    suite_folder,
 )
-from .suite_files import write_request
+from .suite_files import write_casualties
 from .suite_plan import SuitePlan, replan
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatrixResult:
-    """The whole matrix."""
-
-    facts: SuiteFacts
-    cells: tuple[Cell, ...]
-    findings: tuple[Finding, ...]
-
-    @property
-    def exit_code(self) -> int:
-        """Of the command."""
-        return self.facts.exit_code or ExitCode.OK
-
-    def lines(self) -> list[str]:
-        """The grids."""
-        return matrix_lines(self.facts, self.cells)
-
-    def document(self) -> dict[str, Any]:
-        """What --json writes."""
-        return matrix_document(self.facts, self.cells, self.findings)
+from .suite_result import MatrixResult
 
 
 def run_matrix(
@@ -63,19 +40,22 @@ def run_matrix(
         RunFolderError: if the run folder cannot be made.
         LaunchError: if the agent cannot be started.
     """
-    folder = RunFolder.create(plan.launch.run_folder)
-    write_request(folder, plan)
     started_s = time.time()
-    try:
-        launches = list(_launches(plan, folder, display, launcher))
-        run = _summed_up(launches)
-        run = write_results(plan.launch, folder, run, started_s=started_s)
-        result = _result(plan, launches, run)
-        for line in result.lines():
-            display.line(line)
+    with suite_folder(plan, display) as folder:
+        launches: list[_Launch] = []
+        for launch in _launches(plan, folder, display, launcher):
+            launches.append(launch)
+            # A full disk is told by what is written last.
+            with suppress(RunFolderError):
+                write_casualties(folder, _casualties(launches))
+        cells = _cells(plan, launches)
+        run = write_results(plan.launch, folder, _summed_up(launches, cells), started_s=started_s)
+        joined = next((launch.launched.assembly.first_joined for launch in launches), None)
+        result = MatrixResult(
+            facts=facts_of(plan, run.exit_code, joined), cells=cells, findings=run.findings
+        )
+        print_lines(display, result.lines())
         show_findings(run, folder.path, display)
-    finally:
-        display.close()
     return result
 
 
@@ -89,22 +69,33 @@ class _Launch:
 def _launches(
     plan: SuitePlan, folder: RunFolder, display: Display, launcher: Launcher | None
 ) -> Iterator[_Launch]:
-    """Launch until all steps are done or there is no use in going on."""
+    """Launch until all steps are done or there is no use in going on.
+
+    The results of the first launch are not written: its folder is that of the whole matrix.
+    """
     current, home = plan, folder
+    began_s = time.monotonic()
     while True:
+        started_s = time.time()
         launched = launch_steps(
             current, home, display, launcher=launcher, measurements=folder.measurements
         )
-        casualty = casualty_of(launched)
         run = judged(launched)
         if home is not folder:
+            run = write_results(current.launch, home, run, started_s=started_s)
             run = replace(run, findings=tuple(_placed(f, home.path.name) for f in run.findings))
+        casualty = casualty_of(launched)
         yield _Launch(launched=launched, run=run, casualty=casualty)
         rest = [s for s in current.steps if casualty and s.number > casualty.step]
         if not rest:
             return
-        home = RunFolder.create(folder.path / f"from-step-{rest[0].number}")
-        current = replan(plan, first_step=rest[0].number, run_folder=home.path)
+        home = RunFolder.create(folder.part(rest[0].number))
+        current = replan(
+            plan,
+            first_step=rest[0].number,
+            run_folder=home.path,
+            elapsed_s=time.monotonic() - began_s,
+        )
 
 
 def _placed(finding: Finding, folder: str) -> Finding:
@@ -130,7 +121,16 @@ def casualty_of(launched: Launched) -> Casualty | None:
     return Casualty(step=step.number, outcome=Outcome.CRASHED, words=words)
 
 
-def _summed_up(launches: Sequence[_Launch]) -> RunResult:
+def _casualties(launches: Sequence[_Launch]) -> list[Casualty]:
+    return [launch.casualty for launch in launches if launch.casualty]
+
+
+def _cells(plan: SuitePlan, launches: Sequence[_Launch]) -> tuple[Cell, ...]:
+    measured = [m for launch in launches for m in launch.launched.assembly.measurements]
+    return tuple(cells_of(plan.steps, measured, _casualties(launches)))
+
+
+def _summed_up(launches: Sequence[_Launch], cells: Sequence[Cell]) -> RunResult:
     """The last launch's result with all launches' findings; crashes are results here."""
     last = launches[-1].run
     findings = [finding for launch in launches for finding in launch.run.findings]
@@ -139,34 +139,5 @@ def _summed_up(launches: Sequence[_Launch]) -> RunResult:
     code = last.exit_code
     if code == ExitCode.OK and failed:
         code = ExitCode.CHECK_FAILED
-    return replace(last, exit_code=code, findings=tuple(findings))
-
-
-def _result(plan: SuitePlan, launches: Sequence[_Launch], run: RunResult) -> MatrixResult:
-    measured = [m for launch in launches for m in launch.launched.assembly.measurements]
-    casualties = [launch.casualty for launch in launches if launch.casualty]
-    joined = next((first_joined(launch.launched.assembly) for launch in launches), None)
-    return MatrixResult(
-        facts=facts_of(plan, run.exit_code, joined),
-        cells=tuple(cells_of(plan.steps, measured, casualties)),
-        findings=run.findings,
-    )
-
-
-def matrix_of(result: SuiteResult) -> MatrixResult:
-    """The matrix of a run read from its folder.
-
-    A step without a result that others came after ended a launch; how, its findings say.
-    """
-    last = max((measured.step for measured in result.measurements), default=0)
-    done = {measured.step for measured in result.measurements}
-    casualties = [
-        Casualty(step=step.number, outcome=Outcome.CRASHED, words="see findings.json")
-        for step in result.steps
-        if step.number < last and step.number not in done
-    ]
-    return MatrixResult(
-        facts=result.facts,
-        cells=tuple(cells_of(result.steps, result.measurements, casualties)),
-        findings=result.findings,
-    )
+    achieved = f"{len(cells)} combinations: {totals(cells)}"
+    return replace(last, exit_code=code, findings=tuple(findings), achieved=achieved)

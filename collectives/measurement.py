@@ -66,7 +66,7 @@ class Measurement:
     `size_bytes` is S as nccl-tests counts it, `count` its elements, `group_size` the ranks of
     the (largest) group. `times_s` has one time per iteration, combined over ranks; empty where
     nothing was timed. `num_wrong` and `num_checked` add up elements over all ranks. `reason`
-    has the backend's own words when it is unsupported.
+    has the backend's own words when it is unsupported and gave any.
     """
 
     step: int
@@ -78,7 +78,7 @@ class Measurement:
     times_s: tuple[float, ...] = ()
     num_wrong: int = 0
     num_checked: int = 0
-    reason: str = ""
+    reason: str | None = None
     mismatches: tuple[RankMismatch, ...] = ()
 
     @property

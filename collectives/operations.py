@@ -67,6 +67,16 @@ def _all_but_own(n: int) -> float:
     return (n - 1) / n
 
 
+def _all_but_own_uneven(n: int) -> float:
+    """1 - 2/(n(n-1)): as `layouts.uneven_parts` cuts, a rank keeps 1 of 1 + 2 + ... + n-1 parts.
+
+    Of two ranks each sends all it has to the other.
+    """
+    if n <= 2:
+        return float(n - 1)
+    return 1 - 2 / (n * (n - 1))
+
+
 def _twice_all_but_own(n: int) -> float:
     """2(n-1)/n: an all_reduce is a reduce_scatter and an all_gather."""
     return 2 * (n - 1) / n
@@ -104,6 +114,7 @@ OPERATIONS: tuple[Operation, ...] = (
         name="reduce_scatter", form=Form.LIST, bind=binding.reduce_scatter_list,
         layout=layouts.reduce_scatter,
         counting=Counting.PARTS, size_means=SENT, bus_factor=_all_but_own, reduces=True,
+        in_place=(False, True), overlap=Overlap.OUTPUT_IN_INPUT,
     ),
     Operation(
         name="all_gather", form=Form.TENSOR, bind=binding.all_gather, layout=layouts.all_gather,
@@ -113,14 +124,17 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         name="all_gather", form=Form.LIST, bind=binding.all_gather_list, layout=layouts.all_gather,
         counting=Counting.PARTS, size_means=RECEIVED, bus_factor=_all_but_own,
+        in_place=(False, True), overlap=Overlap.INPUT_IN_OUTPUT,
     ),
     Operation(
         name="gather", form=Form.LIST, bind=binding.gather_list, layout=layouts.gather,
         counting=Counting.PARTS, size_means=ROOT_RECEIVED, bus_factor=_all_but_own, rooted=True,
+        in_place=(False, True), overlap=Overlap.INPUT_IN_OUTPUT,
     ),
     Operation(
         name="scatter", form=Form.LIST, bind=binding.scatter_list, layout=layouts.scatter,
         counting=Counting.PARTS, size_means=ROOT_SENT, bus_factor=_all_but_own, rooted=True,
+        in_place=(False, True), overlap=Overlap.OUTPUT_IN_INPUT,
     ),
     Operation(
         name="all_to_all", form=Form.TENSOR, bind=binding.all_to_all, layout=layouts.all_to_all,
@@ -133,12 +147,14 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         name="all_to_all", form=Form.UNEVEN, bind=binding.all_to_all_uneven,
         layout=layouts.uneven_all_to_all,
-        counting=Counting.WHOLE, size_means=SENT, bus_factor=_all_but_own, swept=False,
+        counting=Counting.WHOLE, size_means=SENT, bus_factor=_all_but_own_uneven,
+        swept=False,
     ),
     Operation(
         name="all_to_all", form=Form.UNEVEN_LIST, bind=binding.all_to_all_list,
         layout=layouts.uneven_all_to_all,
-        counting=Counting.WHOLE, size_means=SENT, bus_factor=_all_but_own, swept=False,
+        counting=Counting.WHOLE, size_means=SENT, bus_factor=_all_but_own_uneven,
+        swept=False,
     ),
     Operation(
         name="send_recv", form=Form.RING, bind=binding.send_recv, layout=layouts.ring,
@@ -205,15 +221,3 @@ def forms_of(name: str) -> tuple[Operation, ...]:
 def find(name: str, form: Form) -> Operation:
     """The row of an operation and form."""
     return next(row for row in forms_of(name) if row.form is form)
-
-
-def busbw_factor(name: str) -> Callable[[int], float]:
-    """The ratio busbw / algbw of an operation as a function of the group size; its forms share it.
-
-    With one rank nothing crosses a link, so the factor is 0 where it depends on n: the bus
-    bandwidth is then not defined. barrier moves no data and has 0 throughout.
-
-    >>> busbw_factor("all_reduce")(4), busbw_factor("all_gather")(4), busbw_factor("reduce")(4)
-    (1.5, 0.75, 1.0)
-    """
-    return forms_of(name)[0].bus_factor

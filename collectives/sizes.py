@@ -7,6 +7,7 @@ from ..cluster.units import format_size, parse_size_bytes
 
 DEFAULT_FACTOR = 2
 MAX_SIZES = 1000
+MAX_SIZE_BYTES = 1 << 50  # far beyond any machine, far below what a tensor can count
 
 
 def sweep_sizes(
@@ -45,6 +46,10 @@ def sweep_sizes(
 def _check_range(first: int, last: int) -> None:
     if first < 1:
         raise UsageError("-b 0: there is nothing to measure in 0 bytes; begin with 1 or more")
+    if last > MAX_SIZE_BYTES:
+        raise UsageError(
+            f"-e {format_size(last)}: no machine holds that; at most {format_size(MAX_SIZE_BYTES)}"
+        )
     if first > last:
         raise UsageError(
             f"-b {format_size(first)} -e {format_size(last)}: the smallest size is above the "

@@ -90,8 +90,9 @@ class SuiteSpec:
     """One suite run. Sizes are in bytes as nccl-tests counts them; see `operations`.
 
     `operations` are names of the table, none meaning all; `budget_s` bounds the timed calls of one
-    size; `fault` is a self-test of the alarms (see `on_rank.faults`); `first_step` is the number
-    of the step (from 1) with which a run goes on that a crash cut short.
+    size; `start_up_s` is how long ranks may take to join; `fault` is a self-test of the alarms
+    (see `faults`); `first_step` is the number of the step (from 1) with which a run goes on that
+    a crash cut short.
     """
 
     mode: Mode = Mode.SWEEP
@@ -101,6 +102,7 @@ class SuiteSpec:
     warmup: int = 5
     budget_s: float = 0.5
     deadline_s: float = 60.0
+    start_up_s: float = START_UP_S
     dtype: Dtype = Dtype.FLOAT32
     redop: Redop = Redop.SUM
     root: int = 0

@@ -52,6 +52,8 @@ class Step:
 def step_count(step: Step, group_size: int) -> int:
     """Elements of S that a group of this size really uses."""
     case = step.case
+    if case.form is Form.SCENE:
+        return 0
     counting = operations.find(case.operation, case.form).counting
     return true_count(
         counting, step.count, group_size=group_size, element_bytes=ELEMENT_BYTES[case.dtype]
@@ -194,9 +196,10 @@ def _show(spec: SuiteSpec, topology: Topology) -> Iterator[Step]:
 
 
 def _scene(name: str, spec: SuiteSpec) -> Case:
+    """A case that no row of the table describes; its form says so."""
     return Case(
         operation=name,
-        form=Form.PLAIN,
+        form=Form.SCENE,
         group=GroupKind.WORLD,
         in_place=False,
         asynchronous=False,

@@ -10,9 +10,9 @@ from ..cluster.targets import Target
 from ..cluster.units import format_size
 from ..jobs.placement import Placement
 from ..jobs.plan import LaunchPlan, Limits, PlanRequest, build_plan, render_plan
+from .faults import parse_fault
 from .measurement import Combine
-from .on_rank.faults import parse_fault
-from .spec import SPEC_VARIABLE, START_UP_S, SuiteSpec
+from .spec import SPEC_VARIABLE, SuiteSpec
 from .steps import Step, Topology, enumerate_steps
 
 RANK_PROGRAM = "rankrun.collectives.on_rank"
@@ -23,8 +23,8 @@ class SuiteRequest:
     """What a user asks for.
 
     `runs` is the directory that run folders go to; `environment` is inherited by the ranks and
-    `settings` (--nccl, --env) are set on top of it. `start_up_s` is how long ranks may take to
-    join; the deadline of a call is the spec's.
+    `settings` (--nccl, --env) are set on top of it. The deadlines of a call and of joining are
+    the spec's.
     """
 
     run_id: str
@@ -36,7 +36,11 @@ class SuiteRequest:
     settings: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     combine: Combine = Combine.AVG
-    start_up_s: float = START_UP_S
+
+    @property
+    def start_up_s(self) -> float:
+        """How long ranks may take to join."""
+        return self.spec.start_up_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +78,11 @@ def plan_suite(request: SuiteRequest, *, run_folder: Path | None = None) -> Suit
     return SuitePlan(request=request, launch=launch, topology=topology, steps=tuple(steps))
 
 
-def replan(plan: SuitePlan, *, first_step: int, run_folder: Path) -> SuitePlan:
-    """The rest of a plan, from a step on, in another folder."""
+def replan(plan: SuitePlan, *, first_step: int, run_folder: Path, elapsed_s: float) -> SuitePlan:
+    """The rest of a plan, from a step on, in another folder, so long after the plan's start."""
     spec = replace(plan.request.spec, first_step=first_step)
-    return plan_suite(replace(plan.request, spec=spec), run_folder=run_folder)
+    request = replace(plan.request, spec=spec, limits=plan.request.limits.after(elapsed_s))
+    return plan_suite(request, run_folder=run_folder)
 
 
 def topology_of(placement: Placement) -> Topology:

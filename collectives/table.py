@@ -21,7 +21,7 @@ from .layouts import Counting
 from .measurement import Measurement, Status
 from .spec import Dtype, Redop
 from .steps import Step
-from .verdicts import mismatch_line
+from .suite_findings import mismatch_line
 
 RowKey: TypeAlias = tuple[Case, int]
 
@@ -161,7 +161,7 @@ class LiveTable:
             self._key_of[step.number] = key
         self._waiting: dict[RowKey, list[Measurement]] = defaultdict(list)
         self._section: Case | None = None
-        self._refusals: set[tuple[Case, str]] = set()
+        self._refusals: set[tuple[Case, str | None]] = set()
         self._explained: set[str] = set()
 
     def add(self, measured: Measurement) -> list[str]:
@@ -206,15 +206,15 @@ class LiveTable:
         if why and why not in self._explained:
             self._explained.add(why)
             lines.append(f"#   no busbw: {why}")
-        if before is None or not (_is_short(before) and _is_short(section)):
+        if before is None or is_swept(before) or is_swept(section):
             lines += column_heads(self._columns)
         return lines
 
 
-def _is_short(section: Case) -> bool:
-    """Whether it is proved at two sizes rather than swept (see `steps`)."""
-    swept = operations.find(section.operation, section.form).swept
-    return section.asynchronous or section.group is not GroupKind.WORLD or not swept
+def is_swept(case: Case) -> bool:
+    """Whether it is timed at every size, on all ranks, rather than proved at two (see `steps`)."""
+    swept = operations.find(case.operation, case.form).swept
+    return swept and case.group is GroupKind.WORLD and not case.asynchronous
 
 
 def table_lines(steps: Sequence[Step], measurements: Iterable[Measurement]) -> list[str]:

@@ -1,14 +1,17 @@
 """What stands above and below the rows of the table. Pure."""
 
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..cluster.units import format_size
 from .cases import Case
+from .documents import SuiteFacts
 from .fit import CaseFit
 from .measurement import Combine, Measurement, Status
 from .records import Joined
 from .spec import SuiteSpec
+from .table import is_swept
 
 _COMBINED = {
     Combine.AVG: "averaged over ranks",
@@ -17,7 +20,7 @@ _COMBINED = {
 }
 
 
-def preamble(spec: SuiteSpec, joined: Joined, *, target: str, combine: Combine) -> list[str]:
+def preamble(spec: SuiteSpec, joined: Joined, facts: SuiteFacts) -> list[str]:
     """What is measured, on what, and how; printed when all ranks joined."""
     nccl = f", NCCL {joined.nccl}" if joined.nccl else ""
     ranks = "1 rank" if joined.world_size == 1 else f"{joined.world_size} ranks"
@@ -25,7 +28,7 @@ def preamble(spec: SuiteSpec, joined: Joined, *, target: str, combine: Combine) 
     checked = "every element of every result checked" if spec.check else "results not checked"
     return [
         (
-            f"# rankrun suite: {ranks} on {target}, backend {joined.backend}, "
+            f"# rankrun suite: {ranks} on {facts.target}, backend {joined.backend}, "
             f"device {joined.device} ({joined.device_name}), torch {joined.torch}{nccl}"
         ),
         (
@@ -34,7 +37,7 @@ def preamble(spec: SuiteSpec, joined: Joined, *, target: str, combine: Combine) 
             f"{checked}"
         ),
         (
-            f"# time: median over iterations, {_COMBINED[combine]}; "
+            f"# time: median over iterations, {_COMBINED[facts.combine]}; "
             "GB/s are 1e9 bytes a second; root -1: none"
         ),
     ]
@@ -60,12 +63,17 @@ def _out_of_bounds(measurements: Sequence[Measurement]) -> str:
 
 
 def _average(measurements: Iterable[Measurement]) -> Iterator[str]:
-    rates = [m.busbw_gbps for m in measurements if m.busbw_gbps is not None]
-    if rates:
-        yield (
-            f"# Avg bus bandwidth    : {statistics.fmean(rates):.6g} "
-            "(over all rows as nccl-tests has it; small sizes pull it down, judge by the peak)"
-        )
+    """nccl-tests' number: one operation's mean over its sizes and both placements.
+
+    So of the swept cases, which are those on all ranks; small sizes pull it down.
+    """
+    rates: dict[str, list[float]] = defaultdict(list)
+    for measured in measurements:
+        if measured.busbw_gbps is not None and is_swept(measured.case):
+            case = measured.case
+            rates[f"{case.operation} ({case.form})"].append(measured.busbw_gbps)
+    for name, of_operation in rates.items():
+        yield f"# Avg bus bandwidth    : {statistics.fmean(of_operation):<10.6g} {name}"
 
 
 def _unsupported(measurements: Iterable[Measurement]) -> Iterator[str]:

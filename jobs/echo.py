@@ -5,6 +5,8 @@ import threading
 from collections import deque
 from types import TracebackType
 
+from ..cluster.errors import LaunchError
+
 # How much may wait to be shown before the ranks are slowed down to the reader's pace.
 MAX_WAITING = 1 << 20
 
@@ -19,10 +21,15 @@ class LineWriter:
 
     A slow reader slows the caller down. From one that takes nothing, lines are kept back, and
     how many is said once it reads again. If it is gone, lines are dropped: the files have them.
+    `failure` is then why nothing can be written any more.
     """
 
     def __init__(self, descriptor: int, *, encoding: str = "utf-8") -> None:
-        """Start the thread; the descriptor stays the caller's."""
+        """Start the thread; the descriptor stays the caller's.
+
+        Raises:
+            LaunchError: if there may be no more threads.
+        """
         self._descriptor = descriptor
         self._encoding = encoding
         self._change = threading.Condition()
@@ -30,14 +37,17 @@ class LineWriter:
         self._waiting_bytes = 0
         self._num_skipped = 0
         self._closed = False
-        self._broken = False
-        threading.Thread(target=self._write_all, name="echo", daemon=True).start()
+        self.failure: OSError | None = None
+        try:
+            threading.Thread(target=self._write_all, name="echo", daemon=True).start()
+        except RuntimeError as error:
+            raise LaunchError(f"{error}: see ulimit -u and pids.max of the cgroup") from error
 
-    def __call__(self, line: str) -> None:
-        """Show a line, soon."""
+    def __call__(self, line: str, *, keep: bool = False) -> None:
+        """Show a line, soon; one to `keep` waits for its reader however long that takes."""
         data = line.encode(self._encoding, "backslashreplace") + b"\n"
         with self._change:
-            if self._waiting_bytes > MAX_WAITING and not self._room():
+            if self._waiting_bytes > MAX_WAITING and not (keep or self._room()):
                 self._num_skipped += 1
                 return
             if self._num_skipped:
@@ -59,10 +69,15 @@ class LineWriter:
         with self._change:
             self._closed = True
             self._change.notify_all()
-            self._wait_until_at_most(0)
+        self.wait()
+
+    def wait(self, patience_s: float | None = PATIENCE_S) -> None:
+        """Until everything is shown, or nothing was taken for so long; None: for ever."""
+        with self._change:
+            self._wait_until_at_most(0, patience_s)
 
     def _put(self, data: bytes) -> None:
-        if not self._broken:
+        if self.failure is None:
             if not self._waiting:
                 self._change.notify_all()
             self._waiting.append(data)
@@ -71,14 +86,14 @@ class LineWriter:
     def _room(self) -> bool:
         """Wait for the reader, unless it was already waited for in vain."""
         if not self._num_skipped:
-            self._wait_until_at_most(MAX_WAITING)
+            self._wait_until_at_most(MAX_WAITING, PATIENCE_S)
         return self._waiting_bytes <= MAX_WAITING
 
-    def _wait_until_at_most(self, limit: int) -> None:
-        """With the lock held: until so little waits, or nothing moved for PATIENCE_S."""
+    def _wait_until_at_most(self, limit: int, patience_s: float | None) -> None:
+        """With the lock held: until so little waits, or nothing moved for so long."""
         while self._waiting_bytes > limit:
             before = self._waiting_bytes
-            self._change.wait_for(lambda: self._waiting_bytes < before, PATIENCE_S)  # noqa: B023
+            self._change.wait_for(lambda: self._waiting_bytes < before, patience_s)  # noqa: B023
             if self._waiting_bytes == before:
                 return
 
@@ -96,8 +111,8 @@ class LineWriter:
         while data:
             try:
                 written = os.write(self._descriptor, data[:_WRITE_BYTES])
-            except OSError:  # a closed pipe, a vanished terminal, a full disk behind stdout
-                self._broken = True
+            except OSError as error:  # a closed pipe, a vanished terminal, a full disk
+                self.failure = error
                 written = len(data)
             data = data[written:]
             with self._change:

@@ -5,7 +5,7 @@ torch/distributed/elastic/agent/server/local_elastic_agent.py for the rest. MAST
 here: the agent on the master's host reserves it when the run starts.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .placement import Placement, Rank
@@ -76,6 +76,20 @@ def rank_environment(
         if name not in common and value is not None:
             environment[name] = value
     return environment
+
+
+def common_variables(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """The variables that have one value in all of them.
+
+    >>> common_variables([{"A": "1", "RANK": "0"}, {"A": "1", "RANK": "1"}])
+    {'A': '1'}
+    """
+    first, *others = environments
+    return {
+        name: value
+        for name, value in first.items()
+        if all(other.get(name) == value for other in others)
+    }
 
 
 def is_relevant(name: str) -> bool:

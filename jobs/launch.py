@@ -11,6 +11,7 @@ from .gather import Echo
 from .outcomes import RunResult
 from .plan import LaunchPlan
 from .run_folder import RunFolder
+from .streams import has_no_reader, write_text
 from .supervise import run_job
 from .verdict import render_verdict
 
@@ -24,7 +25,8 @@ def run_launch(plan: LaunchPlan, *, quiet: bool = False) -> RunResult:
     folder = RunFolder.create(plan.run_folder)
     with _standard_output(quiet=quiet) as echo:
         result = run_job(plan, folder=folder, echo=echo, colour=_shows_colour())
-    sys.stderr.write(render_verdict(result) + f"run folder: {folder.path}\n")
+    verdict = render_verdict(result) + f"run folder: {folder.path}\n"
+    write_text(sys.stderr, verdict)
     return result
 
 
@@ -42,6 +44,9 @@ def _standard_output(*, quiet: bool) -> Iterator[Echo | None]:
     sys.stdout.flush()
     with LineWriter(descriptor, encoding=sys.stdout.encoding) as echo:
         yield echo
+    if echo.failure is not None and not has_no_reader(echo.failure):
+        reason = f"standard output cannot be written: {echo.failure.strerror}"
+        write_text(sys.stderr, f"rankrun: {reason}; the run folder has all lines\n")
 
 
 def _shows_colour() -> bool:

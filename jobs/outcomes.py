@@ -35,9 +35,14 @@ class RankOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """What a run came to. `first_failure` is the rank whose failure came first."""
+    """What a run came to.
+
+    `first_failure` is the rank whose failure came first. `achieved` is what a run that went
+    well says for itself, if it has more to say than that its ranks completed.
+    """
 
     exit_code: int
     outcomes: tuple[RankOutcome, ...]
     findings: tuple[Finding, ...]
     first_failure: RankOutcome | None = None
+    achieved: str | None = None

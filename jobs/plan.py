@@ -2,14 +2,21 @@
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypedDict
 
 from ..cluster.errors import UsageError
 from ..cluster.secrets import mask_argv, mask_environment
 from ..cluster.targets import Target
-from .environment import MASTER_ADDR, MASTER_PORT, PORT_AT_START, is_relevant, rank_environment
+from .environment import (
+    MASTER_ADDR,
+    MASTER_PORT,
+    PORT_AT_START,
+    common_variables,
+    is_relevant,
+    rank_environment,
+)
 from .placement import Placement, Rank, place
 
 PLAN_SCHEMA = "rankrun.plan/1"
@@ -20,14 +27,20 @@ DEFAULT_GRACE_S = 1.5  # with it the other ranks are gone within 2 s of the firs
 class Limits:
     """How long things may take. None: no limit.
 
-    `deadline_s` bounds the whole run. `grace_s` passes between asking the ranks to end
-    (SIGTERM) and killing them. `lease_s` is how long an agent lives without a word from
-    its controller; an agent that is a child of it needs none, it sees the pipe close.
+    `deadline_s` bounds the whole run, of which earlier launches took `elapsed_s`. `grace_s`
+    passes between asking the ranks to end (SIGTERM) and killing them. `lease_s` is how long an
+    agent lives without a word from its controller; an agent that is a child of it needs none,
+    it sees the pipe close.
     """
 
     deadline_s: float | None = None
+    elapsed_s: float = 0.0
     grace_s: float = DEFAULT_GRACE_S
     lease_s: float | None = None
+
+    def after(self, elapsed_s: float) -> "Limits":
+        """What is left of them for a launch so much later in the same run."""
+        return replace(self, elapsed_s=self.elapsed_s + elapsed_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,12 +226,7 @@ def render_environment(plan: LaunchPlan) -> str:
 
 def shared_environment(document: PlanDocument) -> dict[str, str]:
     """The variables that have one value on all ranks (with one rank: all of them)."""
-    first, *others = (row["environment"] for row in document["ranks"])
-    return {
-        name: value
-        for name, value in first.items()
-        if all(other.get(name) == value for other in others)
-    }
+    return common_variables([row["environment"] for row in document["ranks"]])
 
 
 def _settings(environment: Mapping[str, str]) -> list[str]:

@@ -8,6 +8,7 @@ from ..cluster.diagnosis.findings import Evidence, Finding, Severity, Subject, S
 from ..cluster.errors import ExitCode
 from .events import AGENT_LOST, CANCELLED, Event
 from .observers import StopRequest
+from .plan import Limits
 from .story import RankStory, Story
 from .verdict import is_victim
 from .wording import format_ranks
@@ -59,11 +60,11 @@ class FirstFailure(Policy):
 class Deadline(Policy):
     """The run may take so long and no longer."""
 
-    def __init__(self, deadline_s: float | None, story: Story) -> None:
-        """Count from now."""
-        self._deadline_s = deadline_s
+    def __init__(self, limits: Limits, story: Story) -> None:
+        """Count from now, less what is gone already."""
+        self._deadline_s = limits.deadline_s
         self._story = story
-        self._started_s = time.monotonic()
+        self._started_s = time.monotonic() - limits.elapsed_s
         self._late: list[RankStory] | None = None
 
     def on_tick(self, now_s: float) -> StopRequest | None:

@@ -8,7 +8,9 @@
     ranks/N.stdout.log   what rank N wrote, byte for byte; likewise N.stderr.log
     ranks/N.stacks.txt   rank N's Python stacks, taken when the run hung
     agents/N.log         what the agent of host N said on its standard error
-    measurements.jsonl   one line per rank and size (suite runs)
+    measurements.jsonl   one line per rank and step (suite runs)
+    casualties.json      the combinations that ended a launch, and how (matrix runs)
+    from-step-N/         the launch that went on with step N: a run folder like this (matrix runs)
     outcomes.json        one outcome per rank
     findings.json        what was found wrong
     summary.json         verdict and totals, with a schema version; written last
@@ -109,6 +111,11 @@ class RunFolder:
         return self.path / "measurements.jsonl"
 
     @property
+    def casualties(self) -> Path:
+        """casualties.json."""
+        return self.path / "casualties.json"
+
+    @property
     def outcomes(self) -> Path:
         """outcomes.json."""
         return self.path / "outcomes.json"
@@ -122,6 +129,10 @@ class RunFolder:
     def summary(self) -> Path:
         """summary.json."""
         return self.path / "summary.json"
+
+    def part(self, first_step: int) -> Path:
+        """The folder of the launch that went on with a step."""
+        return self.path / f"from-step-{first_step}"
 
     def log(self, rank: int, stream: str) -> Path:
         """What a rank wrote to `stdout` or `stderr`."""
@@ -167,12 +178,17 @@ class RunFolder:
             return json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise self.error("read", path, error) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RunFolderError(f"run folder: {path} is not JSON: {error}") from error
 
     def error(self, verb: str, path: Path, error: OSError) -> RunFolderError:
         """The border where the system's errors become ours."""
+        remedy = (
+            "check that it is a run folder and that you may read it"
+            if verb == "read"
+            else f"free some space or choose another place with --runs DIR or ${RUNS_VARIABLE}"
+        )
         return RunFolderError(
             f"run folder: cannot {verb} {error.filename or path}: {error.strerror or error}; "
-            f"free some space or choose another place with --runs DIR or ${RUNS_VARIABLE}"
+            + remedy
         )

@@ -5,11 +5,15 @@ lines are written above it. rich is imported when the first progress is shown, n
 honours NO_COLOR and TERM=dumb. Elsewhere a plain line now and then says how far a run is.
 """
 
+import os
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
+
+from .echo import LineWriter
+from .streams import abandon, has_no_reader, write_text
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -66,7 +70,12 @@ def format_duration(seconds: float) -> str:
 
 
 class Terminal:
-    """Standard output and error as they are: a terminal, a pipe, or a file."""
+    """Standard output and error as they are: a terminal, a pipe, or a file.
+
+    A run does not end because nobody can see it: of what cannot be shown only the first failure
+    is told, and kept in `failure`; a reader that has had enough is none. Nor does it wait for a
+    reader that takes nothing (a pager): only `close` does, for the lines of the result.
+    """
 
     def __init__(
         self,
@@ -81,18 +90,28 @@ class Terminal:
         self._clock = clock
         self._live: Live | None = None
         self._drawn_s: float | None = None
+        self.failure: OSError | None = None
+        self._out_writer = _background_writer(self._out)
+        self._err_writer = (
+            self._out_writer if _same_file(self._out, self._err) else _background_writer(self._err)
+        )
 
     def line(self, text: str) -> None:
         """Print a line on standard output; the progress line gives way until it is drawn next."""
         self._erase()
-        self._out.write(text + "\n")
-        self._out.flush()
+        if self._out_writer is None:
+            self._tell(write_text(self._out, text + "\n"))
+        else:
+            self._out_writer(text, keep=True)
+            self._tell(self._out_writer.failure)
 
     def note(self, text: str) -> None:
         """Print a line on standard error."""
         self._erase()
-        self._err.write(text + "\n")
-        self._err.flush()
+        if self._err_writer is None:
+            write_text(self._err, text + "\n")
+        else:
+            self._err_writer(text)
 
     def progress(self, state: ProgressState) -> None:
         """Redraw the progress line, at most every REDRAW_S."""
@@ -104,13 +123,23 @@ class Terminal:
             return
         first, self._drawn_s = self._drawn_s is None, now_s
         if is_tty:
-            self._draw(state)
+            self._try(lambda: self._draw(state))
         elif not first:  # a short run says nothing in a log
             self.note(f"rankrun: {state.text()}")
 
     def close(self) -> None:
-        """Take the progress line away."""
+        """Take the progress line away, and see that all is shown. Can be written to again."""
         self._erase()
+        if self._out_writer is not None:
+            self._out_writer.wait(None)
+            self._tell(self._out_writer.failure)
+        if self._err_writer is not None:
+            self._err_writer.wait()
+
+    def _tell(self, error: OSError | None) -> None:
+        if error is not None and self.failure is None and not has_no_reader(error):
+            self.failure = error
+            self.note(f"rankrun: standard output cannot be written: {error.strerror}")
 
     def _draw(self, state: ProgressState) -> None:
         from rich.console import Console  # noqa: PLC0415  # only where it shows
@@ -129,9 +158,37 @@ class Terminal:
         self._live.update(_renderable(state), refresh=True)
 
     def _erase(self) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        live, self._live = self._live, None
+        if live is not None:
+            self._try(live.stop)
+
+    def _try(self, drawing: Callable[[], object]) -> None:
+        """Its library writes by itself, also to a terminal that has vanished."""
+        try:
+            drawing()
+        except OSError:
+            abandon(self._err)
+
+
+def _background_writer(stream: TextIO) -> LineWriter | None:
+    """For what may have a reader that is stuck.
+
+    None for a terminal, which Ctrl-C sets going again, and for what is no file at all.
+    """
+    try:
+        if stream.isatty():
+            return None
+        stream.flush()
+        return LineWriter(stream.fileno(), encoding=stream.encoding)
+    except (OSError, ValueError):
+        return None
+
+
+def _same_file(one: TextIO, other: TextIO) -> bool:
+    try:
+        return os.path.sameopenfile(one.fileno(), other.fileno())
+    except (OSError, ValueError):
+        return False
 
 
 def _renderable(state: ProgressState) -> "Table":

@@ -33,6 +33,7 @@ VICTIM_WINDOW_S = 5.0
 _SHOWN_WORDS = 6
 _SHOWN_FINDINGS = 5
 _SHOWN_CONSEQUENCES = 6
+_SHOWN_PROCESSES = 8
 
 _REMEDY_OF_SIGNAL = {
     "SIGKILL": (
@@ -191,7 +192,7 @@ def _leftover_findings(notes: Sequence[HostEvent]) -> list[Finding]:
     ):  # fmt: skip
         named = [note for note in notes if note.what == what]
         for host in sorted({note.host for note in named}):
-            processes = ", ".join(note.detail for note in named if note.host == host)
+            processes = _listed([note.detail for note in named if note.host == host])
             verb = "had to be ended" if severity is Severity.WARNING else "cannot be ended"
             findings.append(
                 Finding(
@@ -205,10 +206,19 @@ def _leftover_findings(notes: Sequence[HostEvent]) -> list[Finding]:
     return findings
 
 
+def _listed(processes: list[str]) -> str:
+    """All of a few; of hundreds the first ones (events.jsonl has every one)."""
+    rest = len(processes) - _SHOWN_PROCESSES
+    shown = ", ".join(processes[:_SHOWN_PROCESSES])
+    return f"{shown} and {rest} more" if rest > 0 else shown
+
+
 def verdict_sentence(result: RunResult) -> str:
     """The run in one line."""
     if result.findings and (result.exit_code or result.findings[0].severity is Severity.ERROR):
         return result.findings[0].message
+    if result.achieved and not result.exit_code:
+        return result.achieved
     completed = sum(outcome.end is End.COMPLETED for outcome in result.outcomes)
     if completed == len(result.outcomes):
         return f"all {completed} ranks completed" if completed > 1 else "the rank completed"

@@ -11,6 +11,7 @@ from ..cluster.targets import parse_target
 from ..jobs.plan import PlanRequest, build_plan, plan_document, render_environment
 from ..jobs.run_folder import runs_directory
 from . import options
+from .outputs import print_text
 
 EXAMPLES = """
 Examples:
@@ -51,12 +52,11 @@ def env(
         raise UsageError(f"--rank {rank}: the target has ranks 0 to {len(rows) - 1}")
     if as_json:
         chosen = rows if rank is None else rows[rank : rank + 1]
-        typer.echo(json.dumps({"schema": "rankrun.env/1", "ranks": chosen}, indent=1))
+        print_text(json.dumps({"schema": "rankrun.env/1", "ranks": chosen}, indent=1) + "\n")
     elif rank is None:
-        typer.echo(render_environment(plan), nl=False)
+        print_text(render_environment(plan))
     else:
-        for name, value in rows[rank]["environment"].items():
-            typer.echo(f"{name}={value}")
+        print_text("".join(f"{k}={v}\n" for k, v in rows[rank]["environment"].items()))
 
 
 def add_to(app: typer.Typer) -> None:

@@ -9,6 +9,7 @@ from ..cluster.targets import parse_target
 from ..jobs.plan import DEFAULT_GRACE_S, Limits, PlanRequest, build_plan, render_plan
 from ..jobs.run_folder import new_run_id, runs_directory
 from . import options
+from .outputs import print_text
 
 EXAMPLES = """
 Examples:
@@ -60,7 +61,7 @@ def launch(
         )
     )
     if dry_run:
-        typer.echo(render_plan(plan), nl=False)
+        print_text(render_plan(plan))
         return
     from ..jobs.launch import run_launch  # noqa: PLC0415  # not needed to plan
 

@@ -8,6 +8,21 @@ import typer
 
 from ..jobs.settings import parse_nccl_settings, parse_settings
 
+# Infinity, which JSON cannot hold, is above it, and so is what the system's clocks cannot count.
+MAX_S = 365 * 86_400
+
+
+def at_most_a_year(value: float | None) -> float | None:
+    """Check a time in seconds.
+
+    Raises:
+        BadParameter: which typer shows with the name of the option.
+    """
+    if value is not None and value > MAX_S:
+        raise typer.BadParameter(f"{value:g} s are more than a year; at most {MAX_S}")
+    return value
+
+
 TargetOption = Annotated[
     str | None,
     typer.Option(
@@ -48,6 +63,7 @@ DeadlineOption = Annotated[
         "--deadline",
         metavar="SECONDS",
         min=0.001,
+        callback=at_most_a_year,
         help="End the whole run after this long, with every rank's stacks; exit code 124.",
     ),
 ]
@@ -57,6 +73,7 @@ GraceOption = Annotated[
         "--grace",
         metavar="SECONDS",
         min=0,
+        callback=at_most_a_year,
         help="Between asking ranks to end (SIGTERM) and killing them.",
     ),
 ]

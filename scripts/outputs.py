@@ -4,7 +4,8 @@ import os
 import sys
 from pathlib import Path
 
-from ..cluster.errors import UsageError
+from ..cluster.errors import OutputError, UsageError
+from ..jobs.streams import has_no_reader, write_text
 from ..jobs.terminal import Terminal
 
 STANDARD_OUTPUT = Path("-")
@@ -33,17 +34,50 @@ def write_output(path: Path | None, text: str) -> None:
     """Write one document.
 
     Raises:
-        UsageError: with the file and the system's reason.
+        OutputError: with the file and the system's reason.
     """
     if path is None:
         return
     if path == STANDARD_OUTPUT:
-        sys.stdout.write(text)
+        print_text(text)
         return
     try:
         path.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+        raise OutputError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def print_text(text: str) -> None:
+    """Print on standard output. That nobody reads it to its end is no failure.
+
+    Raises:
+        OutputError: with the system's reason.
+    """
+    check_printed(write_text(sys.stdout, text))
+
+
+def check_printed(error: OSError | None) -> None:
+    """Refuse to call printed what could not be.
+
+    Raises:
+        OutputError: with the system's reason.
+    """
+    if error is not None and not has_no_reader(error):
+        raise OutputError(
+            f"standard output cannot be written: {error.strerror}; send it elsewhere"
+        ) from error
+
+
+def print_beside(text: str, *paths: Path | None) -> None:
+    """Print; on standard error, where it may be lost, when a document goes to standard output.
+
+    Raises:
+        OutputError: with the system's reason.
+    """
+    if STANDARD_OUTPUT in paths:
+        write_text(sys.stderr, text)
+    else:
+        print_text(text)
 
 
 def terminal_beside(*paths: Path | None) -> Terminal:

@@ -8,7 +8,7 @@ import typer
 
 from ..cluster.errors import UsageError
 from ..collectives.measurement import Combine
-from .outputs import check_outputs, terminal_beside, write_output
+from .outputs import check_outputs, print_beside, write_output
 
 EXAMPLES = """
 Examples:
@@ -33,14 +33,12 @@ def results(
     ] = None,
 ) -> None:
     """Print a suite's table again from its run folder, also while it goes on."""
-    from ..collectives.matrix import MatrixResult  # noqa: PLC0415  # loads pydantic
-    from ..collectives.stored_run import load_run  # noqa: PLC0415  # loads pydantic
+    from ..collectives.suite_files import load_run  # noqa: PLC0415  # loads pydantic
+    from ..collectives.suite_result import MatrixResult  # noqa: PLC0415  # not needed to plan
 
     check_outputs(json_file, csv_file)
     result = load_run(run.absolute(), combine=combine)
-    terminal = terminal_beside(json_file, csv_file)
-    for line in result.lines():
-        terminal.line(line)
+    print_beside("".join(f"{line}\n" for line in result.lines()), json_file, csv_file)
     write_output(json_file, json.dumps(result.document(), indent=1) + "\n")
     if csv_file is not None:
         if isinstance(result, MatrixResult):

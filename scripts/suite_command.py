@@ -1,6 +1,7 @@
 """`rankrun suite`."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,7 @@ from ..jobs.plan import Limits
 from ..jobs.run_folder import new_run_id, runs_directory
 from ..jobs.settings import parse_toggle
 from . import options
-from .outputs import check_outputs, terminal_beside, write_output
+from .outputs import check_outputs, print_text, terminal_beside, write_output
 
 EXAMPLES = """
 Examples:
@@ -41,6 +42,8 @@ Examples:
 SIZES, EFFORT, DATA, OUTPUT, RUN = (
     "Sizes, as nccl-tests has them", "Effort", "Data and backend", "Output", "Run",
 )  # fmt: skip
+# The time of every call is kept, and a record holds those of one rank and step.
+MAX_CALLS = 1_000_000
 
 
 def suite(
@@ -85,13 +88,25 @@ def suite(
     iterations: Annotated[
         int,
         typer.Option(
-            "-n", "--iters", min=1, metavar="N", rich_help_panel=EFFORT, help="Timed calls a size."
+            "-n",
+            "--iters",
+            min=1,
+            max=MAX_CALLS,
+            metavar="N",
+            rich_help_panel=EFFORT,
+            help="Timed calls a size.",
         ),
     ] = 20,
     warmup: Annotated[
         int,
         typer.Option(
-            "-w", "--warmup", min=0, metavar="N", rich_help_panel=EFFORT, help="Calls before."
+            "-w",
+            "--warmup",
+            min=0,
+            max=MAX_CALLS,
+            metavar="N",
+            rich_help_panel=EFFORT,
+            help="Calls before.",
         ),
     ] = 5,
     budget: Annotated[
@@ -99,6 +114,7 @@ def suite(
         typer.Option(
             "--budget",
             min=0,
+            callback=options.at_most_a_year,
             metavar="SECONDS",
             rich_help_panel=EFFORT,
             help="Time per size; large sizes get fewer iterations, at least one.",
@@ -172,6 +188,7 @@ def suite(
         typer.Option(
             "--op-deadline",
             min=0.1,
+            callback=options.at_most_a_year,
             metavar="SECONDS",
             rich_help_panel=RUN,
             help="A call that takes longer is a hang: stacks are taken and the run ends.",
@@ -182,6 +199,7 @@ def suite(
         typer.Option(
             "--start-deadline",
             min=0.1,
+            callback=options.at_most_a_year,
             metavar="SECONDS",
             rich_help_panel=RUN,
             help="How long ranks may take to join the process group.",
@@ -205,6 +223,7 @@ def suite(
         warmup=warmup,
         budget_s=budget,
         deadline_s=op_deadline,
+        start_up_s=start_deadline,
         dtype=dtype,
         redop=redop,
         root=root,
@@ -224,27 +243,28 @@ def suite(
         settings=options.settings_of(env, nccl),
         limits=Limits(deadline_s=deadline),
         combine=combine,
-        start_up_s=start_deadline,
     )
     check_outputs(json_file, csv_file)
-    if csv_file and (mode is not Mode.SWEEP or toggle):
+    if csv_file and (mode is not Mode.SWEEP or toggle is not None):
         raise UsageError("--csv: only for the sweep; --show, --matrix and --toggle have --json")
-    if toggle:
+    if toggle is not None:
         _toggle(request, toggle, json_file=json_file, dry_run=dry_run)
         return
     plan = plan_suite(request)
     if dry_run:
-        typer.echo(render_suite_plan(plan), nl=False)
+        print_text(render_suite_plan(plan))
         return
     from ..collectives.matrix import run_matrix  # noqa: PLC0415  # not needed to plan
     from ..collectives.run_suite import run_suite  # noqa: PLC0415
 
     terminal = terminal_beside(json_file, csv_file)
     if mode is Mode.MATRIX:
-        matrix_result = run_matrix(plan, terminal)
+        with closing(terminal):
+            matrix_result = run_matrix(plan, terminal)
         write_output(json_file, json.dumps(matrix_result.document(), indent=1) + "\n")
         raise typer.Exit(matrix_result.exit_code)
-    result = run_suite(plan, terminal)
+    with closing(terminal):
+        result = run_suite(plan, terminal)
     write_output(json_file, json.dumps(result.document(), indent=1) + "\n")
     write_output(csv_file, result.csv())
     raise typer.Exit(result.exit_code)
@@ -257,9 +277,10 @@ def _toggle(request: SuiteRequest, text: str, *, json_file: Path | None, dry_run
     toggle = Toggle(name=name, value=value)
     if dry_run:
         for plan in plan_toggle(request, toggle):
-            typer.echo(render_suite_plan(plan))
+            print_text(render_suite_plan(plan) + "\n")
         return
-    result = run_toggle(request, toggle, terminal_beside(json_file))
+    with closing(terminal_beside(json_file)) as terminal:
+        result = run_toggle(request, toggle, terminal)
     write_output(json_file, json.dumps(result.document(), indent=1) + "\n")
     raise typer.Exit(result.exit_code)
 
@@ -267,7 +288,11 @@ def _toggle(request: SuiteRequest, text: str, *, json_file: Path | None, dry_run
 def _mode(*, show: bool, matrix: bool, toggle: str | None) -> Mode:
     chosen = [
         name
-        for name, given in (("--show", show), ("--matrix", matrix), ("--toggle", toggle))
+        for name, given in (
+            ("--show", show),
+            ("--matrix", matrix),
+            ("--toggle", toggle is not None),
+        )
         if given
     ]
     if len(chosen) > 1:

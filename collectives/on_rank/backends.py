@@ -10,10 +10,11 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
@@ -21,6 +22,10 @@ from ...cluster.errors import RankrunError
 from ..cases import GroupKind
 from ..spec import Backend, Device, SuiteSpec
 from ..steps import Topology, members
+
+# How much longer than the controller's alarm a rank waits for the others to join: the alarm, which
+# knows who is missing, comes first.
+START_UP_MARGIN_S = 30.0
 
 
 class BackendError(RankrunError):
@@ -64,17 +69,37 @@ def gpu_index(local_rank: int, num_gpus: int) -> int:
     return local_rank % num_gpus
 
 
-def own_facts(environment: Mapping[str, str] = os.environ) -> RankFacts:
-    """What this rank has."""
-    local_rank = int(environment.get("LOCAL_RANK", "0"))
-    num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+class Gpus(Protocol):
+    """The GPUs that a rank sees, as `torch.cuda` tells of them."""
+
+    def is_available(self) -> bool:
+        """Whether CUDA works here."""
+
+    def device_count(self) -> int:
+        """How many there are."""
+
+    def set_device(self, device: int) -> None:
+        """Use this one from now on."""
+
+    def get_device_properties(self, device: int) -> Any:
+        """What it is; newer versions of torch give its `uuid`."""
+
+
+def own_facts(device: Device, gpus: Gpus, environment: Mapping[str, str] = os.environ) -> RankFacts:
+    """What this rank has; no GPU is touched where the run is to do without.
+
+    Its GPU is made the current one before anything else is asked of CUDA: what sets CUDA up does
+    so on the current GPU, which for all ranks of a host would be the first.
+    """
+    host, local_rank = socket.gethostname(), int(environment.get("LOCAL_RANK", "0"))
+    num_gpus = gpus.device_count() if device is not Device.CPU and gpus.is_available() else 0
     gpu = None
     if num_gpus:
         index = gpu_index(local_rank, num_gpus)
+        gpus.set_device(index)
         # Two ranks that are each shown one GPU both call it 0: its UUID tells them apart.
-        uuid = getattr(torch.cuda.get_device_properties(index), "uuid", index)
-        gpu = f"{socket.gethostname()}/{uuid}"
-    return RankFacts(host=socket.gethostname(), local_rank=local_rank, num_gpus=num_gpus, gpu=gpu)
+        gpu = f"{host}/{getattr(gpus.get_device_properties(index), 'uuid', index)}"
+    return RankFacts(host=host, local_rank=local_rank, num_gpus=num_gpus, gpu=gpu)
 
 
 def choose(spec: SuiteSpec, everyone: Sequence[RankFacts], *, has_nccl: bool) -> Choice:
@@ -139,28 +164,31 @@ class Session:
         Raises:
             BackendError: see `choose`.
         """
-        timeout = timedelta(seconds=2 * spec.deadline_s + 30)
-        store, self.rank, self.world_size = next(rendezvous("env://", timeout=timeout))
-        store.set_timeout(timeout)
-        everyone = _exchange_facts(store, self.rank, self.world_size)
+        start_up, self._timeout = timeouts(spec)
+        self._store, self.rank, self.world_size = next(rendezvous("env://", timeout=start_up))
+        self._store.set_timeout(start_up)
+        facts = own_facts(spec.device, torch.cuda)
+        everyone = _exchange_facts(self._store, facts, rank=self.rank, world_size=self.world_size)
         self.choice = choose(spec, everyone, has_nccl=dist.is_nccl_available())
         self.topology = Topology(
             world_size=self.world_size,
             node_leaders=tuple(r for r, facts in enumerate(everyone) if facts.local_rank == 0),
         )
-        self.device = _device(self.choice, everyone[self.rank])
+        self.device = _device(self.choice, facts)
         dist.init_process_group(
             str(self.choice.backend),
-            store=PrefixStore("rankrun/default", store),
+            store=PrefixStore("rankrun/default", self._store),
             rank=self.rank,
             world_size=self.world_size,
-            timeout=timeout,
+            timeout=start_up,
             # NCCL then connects at once, to the right GPU, and its barrier knows its device.
             device_id=self.device if self.choice.backend is Backend.NCCL else None,
         )
-        self.store = PrefixStore("rankrun/suite", store)
-        self._timeout = timeout
-        self._control: Any = dist.new_group(backend="gloo", timeout=timeout)
+        self.store = PrefixStore("rankrun/suite", self._store)
+        self._control: Any = dist.new_group(backend="gloo", timeout=start_up)
+        self._store.set_timeout(self._timeout)
+        for group in (dist.group.WORLD, self._control):
+            _set_timeout(group, self._timeout)
         self._groups: dict[GroupKind, list[Group]] = {
             GroupKind.WORLD: [self._described(GroupKind.WORLD, 0, dist.group.WORLD)]
         }
@@ -193,29 +221,52 @@ class Session:
 
     def largest(self, value: int) -> int:
         """The largest of all ranks' values, on every rank."""
-        tensor = torch.tensor([value])
+        return self.largest_of_each([value])[0]
+
+    def largest_of_each(self, values: Sequence[int]) -> list[int]:
+        """The largest of all ranks' values in each place, on every rank."""
+        tensor = torch.tensor(list(values))
         dist.all_reduce(tensor, op=dist.ReduceOp.MAX, group=self._control)
-        return int(tensor.item())
+        return [int(value) for value in tensor.tolist()]
 
     def leave(self) -> None:
-        """Leave together, the first rank last: it holds the store that the others still use."""
+        """Leave together, the first rank last: it holds the store, which leaving groups use.
+
+        So the others say that they left when they have, over the bare store.
+        """
         self.barrier()
-        if self.rank != 0:
-            self.store.set(f"left/{self.rank}", "")
-        elif self.world_size > 1:
-            self.store.wait([f"left/{rank}" for rank in range(1, self.world_size)])
         dist.destroy_process_group()
+        if self.rank != 0:
+            self._store.set(f"rankrun/left/{self.rank}", "")
+        elif self.world_size > 1:
+            self._store.wait([f"rankrun/left/{rank}" for rank in range(1, self.world_size)])
 
 
-def _exchange_facts(store: Store, rank: int, world_size: int) -> list[RankFacts]:
+def timeouts(spec: SuiteSpec) -> tuple[timedelta, timedelta]:
+    """How long to wait for the others to join, and then for any call.
+
+    Each is longer than the controller's patience, whose alarms say more than a timeout.
+    """
+    start_up_s = spec.start_up_s + START_UP_MARGIN_S
+    return timedelta(seconds=start_up_s), timedelta(seconds=2 * spec.deadline_s + 30)
+
+
+def _set_timeout(group: Any, timeout: timedelta) -> None:
+    """From now on; torch has no public name for it. Without it the longer wait stays."""
+    change = getattr(distributed_c10d, "_set_pg_timeout", None)
+    if change:
+        change(timeout, group)
+
+
+def _exchange_facts(
+    store: Store, facts: RankFacts, *, rank: int, world_size: int
+) -> list[RankFacts]:
     shared = PrefixStore("rankrun/facts", store)
-    shared.set(str(rank), json.dumps(asdict(own_facts())))
+    shared.set(str(rank), json.dumps(asdict(facts)))
     return [RankFacts(**json.loads(shared.get(str(other)))) for other in range(world_size)]
 
 
 def _device(choice: Choice, facts: RankFacts) -> torch.device:
     if choice.device is not Device.CUDA:
         return torch.device("cpu")
-    device = torch.device("cuda", gpu_index(facts.local_rank, facts.num_gpus))
-    torch.cuda.set_device(device)
-    return device
+    return torch.device("cuda", gpu_index(facts.local_rank, facts.num_gpus))

@@ -19,7 +19,7 @@ import torch
 from torch import distributed
 
 from ...jobs.agent.channel import RankChannel
-from .timing import time_calls
+from .timing import Stopwatch
 
 BLOCKS = 30
 BLOCK_S = 0.02
@@ -40,11 +40,11 @@ def _pair(size_bytes: int) -> tuple[float, float]:
     buffer = torch.zeros(max(size_bytes // 4, 1))
     call = functools.partial(distributed.all_reduce, buffer)
     calls = _calls_per_block(call)
-    channel = RankChannel()
+    stopwatch = Stopwatch(counter=RankChannel())
     ours, bare = [], []
     for _ in range(BLOCKS):
         distributed.barrier()
-        times_ns = time_calls(call, iterations=calls, progress=channel, device=buffer.device)
+        times_ns = stopwatch.loop(call, calls, expected_ns=0)
         ours.append(sum(times_ns) / calls / 1e3)
         distributed.barrier()
         bare.append(_bare_us(call, calls))

@@ -12,9 +12,9 @@ from ..cases import Case, Form
 from ..layouts import Layout, Overlap, Position
 from ..operations import Operation
 from .backends import Group
-from .evidence import Result
 from .reductions import torch_dtype, torch_redop
 from .verification import Sources, poison
+from .wrong_block import Result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,15 @@ class Prepared:
     @property
     def overlap(self) -> Overlap | None:
         """How the buffers overlap; None when they are apart."""
-        return self.operation.overlap if self.case.in_place else None
+        return _overlap(self.operation, self.case, self.layout)
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether any number of calls leave the result that the first one does.
+
+        Not so where a reduction replaces its own input, nor where there is no result.
+        """
+        return bool(self.layout.blocks) and not (self.overlap and self.operation.reduces)
 
     def result(self) -> Result:
         """The output, to be judged."""
@@ -65,7 +73,7 @@ def prepare(
         group_size=len(group.members), rank=group.slot, root=case.root if case.root else 0
     )
     layout = operation.layout(position, count)
-    overlap = operation.overlap if case.in_place else None
+    overlap = _overlap(operation, case, layout)
     source, target = _buffers(layout, overlap, torch_dtype(case.dtype), sources.device)
     call = Call(
         dist=dist,
@@ -83,6 +91,12 @@ def prepare(
     return Prepared(
         operation=operation, case=case, layout=layout, slot=group.slot, sources=sources, call=call
     )
+
+
+def _overlap(operation: Operation, case: Case, layout: Layout) -> Overlap | None:
+    """None also on a rank that only gives or only gets, as all but the root of a scatter do."""
+    has_both = layout.input_elements and layout.output_elements
+    return operation.overlap if case.in_place and has_both else None
 
 
 def _buffers(
@@ -120,7 +134,8 @@ def _refill_objects(prepared: Prepared) -> None:
 
 
 def _unpack_objects(prepared: Prepared) -> None:
-    """Write the objects that came into the output; what is no bytes leaves the poison there."""
+    """Write the objects that came into the output; what is no bytes leaves poison there."""
+    poison(prepared.call.output, prepared.layout.blocks, prepared.sources)
     parts = prepared.call.outputs or [prepared.call.output]
     for part, received in zip(parts, prepared.call.objects_out, strict=False):
         if isinstance(received, bytes) and len(received) == part.numel():

@@ -8,57 +8,57 @@ from torch import Tensor
 
 from ..layouts import Block
 from ..records import Pattern
-from .evidence import SAMPLE, Evidence, Finding, View
 from .verification import differs, expected_at
+from .wrong_block import SAMPLE, Recognised, View, WrongBlock
 
 
-def swapped(evidence: Evidence) -> Finding | None:
+def swapped(wrong: WrongBlock) -> Recognised | None:
     """The block holds what belongs elsewhere."""
-    for detail, other in _candidates(evidence):
-        if evidence.explains(lambda view, other=other: _moved(evidence, other, view)):  # type: ignore[misc]
-            return Pattern.SWAPPED_BLOCKS, f"{_place(evidence.block)} {detail}"
-    if _halves_exchanged(evidence):
+    for detail, other in _candidates(wrong):
+        if wrong.explains(lambda view, other=other: _moved(wrong, other, view)):  # type: ignore[misc]
+            return Pattern.SWAPPED_BLOCKS, f"{_place(wrong.block)} {detail}"
+    if _halves_exchanged(wrong):
         return Pattern.SWAPPED_BLOCKS, "the first and the second half are exchanged"
     return None
 
 
-def _moved(evidence: Evidence, other: Block, view: View) -> Tensor:
+def _moved(wrong: WrongBlock, other: Block, view: View) -> Tensor:
     """What the view would hold if the block held the content of another."""
-    offsets = view.offsets - evidence.block.offset + other.offset
-    return expected_at(other, offsets, evidence.sources)
+    offsets = view.offsets - wrong.block.offset + other.offset
+    return expected_at(other, offsets, wrong.sources)
 
 
-def _candidates(evidence: Evidence) -> Iterator[tuple[str, Block]]:
+def _candidates(wrong: WrongBlock) -> Iterator[tuple[str, Block]]:
     """What the block might hold instead, with the words for it."""
-    yield from _other_blocks(evidence)
-    if not evidence.block.reduced:
-        yield from _other_ranks(evidence)
-    yield from _other_parts(evidence)
+    yield from _other_blocks(wrong)
+    if not wrong.block.reduced:
+        yield from _other_ranks(wrong)
+    yield from _other_parts(wrong)
 
 
-def _other_blocks(evidence: Evidence) -> Iterator[tuple[str, Block]]:
+def _other_blocks(wrong: WrongBlock) -> Iterator[tuple[str, Block]]:
     """Another block of the same output."""
-    block = evidence.block
-    for other in evidence.result.blocks:
+    block = wrong.block
+    for other in wrong.result.blocks:
         if other is not block and other.count == block.count:
-            yield _instead(evidence, other.sources[0]) + _vice_versa(evidence, other), other
+            yield _instead(wrong, other.sources[0]) + _vice_versa(wrong, other), other
 
 
-def _other_ranks(evidence: Evidence) -> Iterator[tuple[str, Block]]:
+def _other_ranks(wrong: WrongBlock) -> Iterator[tuple[str, Block]]:
     """The same place in another rank's input."""
-    block = evidence.block
-    for slot in range(len(evidence.sources.members)):
+    block = wrong.block
+    for slot in range(len(wrong.sources.members)):
         if (slot,) != block.sources:
-            yield _instead(evidence, slot), replace(block, sources=(slot,))
+            yield _instead(wrong, slot), replace(block, sources=(slot,))
 
 
-def _other_parts(evidence: Evidence) -> Iterator[tuple[str, Block]]:
+def _other_parts(wrong: WrongBlock) -> Iterator[tuple[str, Block]]:
     """The right source, but another part of its input than this rank's."""
-    block = evidence.block
-    for slot in range(len(evidence.sources.members)):
+    block = wrong.block
+    for slot in range(len(wrong.sources.members)):
         offset = slot * block.count
-        if offset != block.source_offset and offset + block.count <= evidence.sources.extent:
-            words = f"what is for rank {evidence.rank(slot)}"
+        if offset != block.source_offset and offset + block.count <= wrong.sources.extent:
+            words = f"what is for rank {wrong.rank(slot)}"
             yield words, replace(block, source_offset=offset)
 
 
@@ -66,29 +66,29 @@ def _place(block: Block) -> str:
     return f"offsets {block.offset} to {block.offset + block.count - 1} hold"
 
 
-def _instead(evidence: Evidence, slot: int) -> str:
-    right = evidence.rank(evidence.block.sources[0])
-    return f"rank {evidence.rank(slot)}'s data instead of rank {right}'s"
+def _instead(wrong: WrongBlock, slot: int) -> str:
+    right = wrong.rank(wrong.block.sources[0])
+    return f"rank {wrong.rank(slot)}'s data instead of rank {right}'s"
 
 
-def _vice_versa(evidence: Evidence, other: Block) -> str:
+def _vice_versa(wrong: WrongBlock, other: Block) -> str:
     """Whether the other block holds this one's content in turn."""
     offsets = torch.arange(other.offset, other.offset + min(other.count, SAMPLE))
-    own = offsets - other.offset + evidence.block.offset
-    found = evidence.result.found(offsets)
-    expected = expected_at(evidence.block, own, evidence.sources)
-    is_exchange = not differs(found, expected, evidence.sources.bound).any()
+    own = offsets - other.offset + wrong.block.offset
+    found = wrong.result.found(offsets)
+    expected = expected_at(wrong.block, own, wrong.sources)
+    is_exchange = not differs(found, expected, wrong.sources.bound).any()
     return ", and the other way round" if is_exchange else ""
 
 
-def _halves_exchanged(evidence: Evidence) -> bool:
-    block = evidence.block
+def _halves_exchanged(wrong: WrongBlock) -> bool:
+    block = wrong.block
     half = block.count // 2
     if not half or block.count % 2:
         return False
 
     def suppose(view: View) -> Tensor:
         offsets = (view.offsets - block.offset + half) % block.count + block.offset
-        return expected_at(block, offsets, evidence.sources)
+        return expected_at(block, offsets, wrong.sources)
 
-    return evidence.explains(suppose)
+    return wrong.explains(suppose)

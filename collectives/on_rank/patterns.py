@@ -15,11 +15,11 @@ from torch import Tensor
 
 from ..records import Mismatch, Pattern
 from ..spec import Dtype, Redop
-from .evidence import SAMPLE, Evidence, Finding, Result, gather_evidence
 from .inputs import BIT_MASK
 from .misplaced import swapped
 from .reductions import COMPLEX_REDOPS, IDEMPOTENT
 from .verification import count_wrong, expected_at
+from .wrong_block import SAMPLE, Recognised, Result, WrongBlock, wrong_block_of
 
 
 def judge(result: Result) -> Mismatch | None:
@@ -27,29 +27,29 @@ def judge(result: Result) -> Mismatch | None:
     counts = [count_wrong(result.output, block, result.sources) for block in result.blocks]
     if not any(counts):
         return None
-    evidence = gather_evidence(result, counts)
-    pattern, detail = recognise(evidence)
-    expected = expected_at(evidence.block, evidence.wrong.offsets[:1], result.sources)
+    wrong = wrong_block_of(result, counts)
+    pattern, detail = recognise(wrong)
+    expected = expected_at(wrong.block, wrong.sample.offsets[:1], result.sources)
     return Mismatch(
-        first_offset=evidence.first_offset,
-        num_wrong=evidence.num_wrong,
+        first_offset=wrong.first_offset,
+        num_wrong=wrong.num_wrong,
         num_checked=result.num_checked,
         expected=written(expected),
-        got=written(evidence.got[:1]),
+        got=written(wrong.got[:1]),
         pattern=pattern,
         detail=detail,
     )
 
 
-def recognise(evidence: Evidence) -> Finding:
-    """The first recogniser that explains the evidence, or its extent."""
-    is_bool = evidence.sources.scheme.dtype is Dtype.BOOL
+def recognise(wrong: WrongBlock) -> Recognised:
+    """The first recogniser that explains a wrong block, or its extent."""
+    is_bool = wrong.sources.scheme.dtype is Dtype.BOOL
     # Of two values a wrong one is always the poison: for bool, stale is the last resort.
     for recogniser in (*RECOGNISERS, _stale) if is_bool else (_stale, *RECOGNISERS):
-        finding = recogniser(evidence)
+        finding = recogniser(wrong)
         if finding is not None:
             return finding
-    return Pattern.UNRECOGNISED, _extent(evidence)
+    return Pattern.UNRECOGNISED, _extent(wrong)
 
 
 def written(value: Tensor) -> str:
@@ -62,28 +62,28 @@ def written(value: Tensor) -> str:
     return str(int(item)) if is_whole else str(item)
 
 
-def _stale(evidence: Evidence) -> Finding | None:
+def _stale(wrong: WrongBlock) -> Recognised | None:
     """The wrong elements hold what was there before the call."""
-    result = evidence.result
-    if not _same(evidence.got, result.before(evidence.wrong.offsets)) or _is_chance(evidence):
+    result = wrong.result
+    if not _same(wrong.got, result.before(wrong.sample.offsets)) or _is_chance(wrong):
         return None
     kept = "this rank's input" if result.starts_as_input else "what was there before the call"
     return (
         Pattern.STALE_OUTPUT,
-        f"{evidence.num_wrong} of {result.num_checked} elements still hold {kept}",
+        f"{wrong.num_wrong} of {result.num_checked} elements still hold {kept}",
     )
 
 
-def _is_chance(evidence: Evidence) -> bool:
+def _is_chance(wrong: WrongBlock) -> bool:
     """Whether something else may have left what was there before.
 
     One element may be so by a flipped bit. An input value may be what is left without a missing
     contribution: then what lies between the first and the last wrong element is not unchanged.
     """
-    first, last = evidence.first_offset, int(evidence.wrong.offsets[-1])
-    result = evidence.result
-    if evidence.num_wrong == 1 and result.num_checked > 1:
-        return result.starts_as_input or len(_flipped_bits(evidence)) == 1
+    first, last = wrong.first_offset, int(wrong.sample.offsets[-1])
+    result = wrong.result
+    if wrong.num_wrong == 1 and result.num_checked > 1:
+        return result.starts_as_input or len(_flipped_bits(wrong)) == 1
     if not result.starts_as_input:
         return False
     region = torch.arange(first, last + 1, max(1, (last - first) // SAMPLE))
@@ -98,40 +98,40 @@ def _same(got: Tensor, held: Tensor) -> bool:
     return bool((got.eq(held) | (got.isnan() & held.isnan())).all())
 
 
-def _missing(evidence: Evidence) -> Finding | None:
+def _missing(wrong: WrongBlock) -> Recognised | None:
     """One rank's contribution is not in it."""
-    slots = evidence.block.sources
-    if not evidence.block.reduced or len(slots) < 2:
+    slots = wrong.block.sources
+    if not wrong.block.reduced or len(slots) < 2:
         return None
     for number, slot in enumerate(slots):
-        if evidence.explains(lambda view, number=number: view.without(number)):  # type: ignore[misc]
-            is_xor = evidence.sources.scheme.redop is Redop.BXOR
+        if wrong.explains(lambda view, number=number: view.without(number)):  # type: ignore[misc]
+            is_xor = wrong.sources.scheme.redop is Redop.BXOR
             twice = " (or came twice, which looks the same)" if is_xor else ""
-            detail = f"rank {evidence.rank(slot)}'s contribution is missing{twice}"
+            detail = f"rank {wrong.rank(slot)}'s contribution is missing{twice}"
             return Pattern.MISSING_CONTRIBUTION, detail
     return None
 
 
-def _doubled(evidence: Evidence) -> Finding | None:
+def _doubled(wrong: WrongBlock) -> Recognised | None:
     """One rank's contribution is in it twice."""
-    if not evidence.block.reduced or evidence.sources.scheme.redop in IDEMPOTENT:
+    if not wrong.block.reduced or wrong.sources.scheme.redop in IDEMPOTENT:
         return None
-    for number, slot in enumerate(evidence.block.sources):
-        if evidence.explains(lambda view, number=number: view.twice(number)):  # type: ignore[misc]
-            detail = f"rank {evidence.rank(slot)}'s contribution came twice"
+    for number, slot in enumerate(wrong.block.sources):
+        if wrong.explains(lambda view, number=number: view.twice(number)):  # type: ignore[misc]
+            detail = f"rank {wrong.rank(slot)}'s contribution came twice"
             return Pattern.DOUBLED_CONTRIBUTION, detail
     return None
 
 
-def _operator(evidence: Evidence) -> Finding | None:
+def _operator(wrong: WrongBlock) -> Recognised | None:
     """Another operator was used."""
-    used = evidence.sources.scheme.redop
-    if not evidence.block.reduced or used is None:
+    used = wrong.sources.scheme.redop
+    if not wrong.block.reduced or used is None:
         return None
     for redop in Redop:
-        if redop is used or not _applies(redop, evidence.sources.scheme.dtype):
+        if redop is used or not _applies(redop, wrong.sources.scheme.dtype):
             continue
-        if evidence.explains(lambda view, redop=redop: view.with_operator(redop)):  # type: ignore[misc]
+        if wrong.explains(lambda view, redop=redop: view.with_operator(redop)):  # type: ignore[misc]
             return Pattern.WRONG_OPERATOR, f"the result is that of {redop}, not of {used}"
     return None
 
@@ -142,24 +142,24 @@ def _applies(redop: Redop, dtype: Dtype) -> bool:
     return dtype is not Dtype.COMPLEX64 or redop in COMPLEX_REDOPS
 
 
-def _single(evidence: Evidence) -> Finding | None:
+def _single(wrong: WrongBlock) -> Recognised | None:
     """One element is wrong, and nothing else explains it."""
-    if evidence.num_wrong != 1:
+    if wrong.num_wrong != 1:
         return None
-    flipped = _flipped_bits(evidence)
+    flipped = _flipped_bits(wrong)
     listed = ", ".join(map(str, flipped))
     bits = f"bit {listed} is flipped" if len(flipped) == 1 else f"bits {listed} are flipped"
     return (
         Pattern.SINGLE_ELEMENT,
-        f"offset {evidence.first_offset} alone of {evidence.result.num_checked} elements: {bits}",
+        f"offset {wrong.first_offset} alone of {wrong.result.num_checked} elements: {bits}",
     )
 
 
-def _flipped_bits(evidence: Evidence) -> list[int]:
+def _flipped_bits(wrong: WrongBlock) -> list[int]:
     """Which bits of the first wrong element differ, counted from the lowest."""
-    offset = evidence.wrong.offsets[:1]
-    expected = expected_at(evidence.block, offset, evidence.sources)
-    pairs = zip(_bytes(expected), _bytes(evidence.got[:1]), strict=True)
+    offset = wrong.sample.offsets[:1]
+    expected = expected_at(wrong.block, offset, wrong.sources)
+    pairs = zip(_bytes(expected), _bytes(wrong.got[:1]), strict=True)
     return [
         8 * number + bit
         for number, (right, found) in enumerate(pairs)
@@ -174,16 +174,16 @@ def _bytes(value: Tensor) -> list[int]:
     return found
 
 
-def _extent(evidence: Evidence) -> str:
-    num_blocks = len(evidence.wrong_blocks)
+def _extent(wrong: WrongBlock) -> str:
+    num_blocks = len(wrong.wrong_blocks)
     blocks = f" of {num_blocks} blocks" if num_blocks > 1 else ""
     return (
-        f"{evidence.num_wrong} of {evidence.result.num_checked} elements{blocks} are wrong, "
-        f"from offset {evidence.first_offset} on"
+        f"{wrong.num_wrong} of {wrong.result.num_checked} elements{blocks} are wrong, "
+        f"from offset {wrong.first_offset} on"
     )
 
 
-RECOGNISERS: tuple[Callable[[Evidence], Finding | None], ...] = (
+RECOGNISERS: tuple[Callable[[WrongBlock], Recognised | None], ...] = (
     swapped,
     _missing,
     _doubled,

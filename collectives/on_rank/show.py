@@ -3,47 +3,34 @@
 Rank r holds r0, r1, r2...: one sees at once whose data went where.
 """
 
-import math
-import operator
 import time
 from collections.abc import Callable, Sequence
-from functools import reduce
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ...jobs.agent.channel import RankChannel
 from .. import operations
-from ..cases import Case, Form
-from ..layouts import Block, Counting, Layout
+from ..cases import Form
+from ..layouts import Counting
 from ..operations import bound
-from ..records import Record, Shown
-from ..spec import Dtype, Redop, SuiteSpec
-from ..steps import SHOWN_FIRST, Step
+from ..records import Measured, Mismatch, Pattern, Record, Shown
+from ..spec import ELEMENT_BYTES, Backend, SuiteSpec
+from ..steps import Step
 from .backends import Group, Session
 from .calls import Prepared, prepare
-from .inputs import scheme_for
-from .refusals import is_refusal, reason
-from .timing import call_once
-from .verification import Sources
+from .patterns import written
+from .probing import Probe, Trial
+from .readable import Readable
+from .timing import Stopwatch, events_of
+from .verification import Sources, as_bytes, differs
 
 TITLE_WIDTH = 34
 NUM_ELEMENTS = 4
 NOTHING = "-"
 WRONG = "WRONG, expected"
-
-REDUCTIONS: dict[Redop, Callable[[Sequence[float]], float]] = {
-    Redop.SUM: math.fsum,
-    Redop.AVG: lambda values: sum(values) / len(values),
-    Redop.PRODUCT: math.prod,
-    Redop.MIN: min,
-    Redop.MAX: max,
-    Redop.BAND: lambda values: reduce(operator.and_, map(int, values)),
-    Redop.BOR: lambda values: reduce(operator.or_, map(int, values)),
-    Redop.BXOR: lambda values: reduce(operator.xor, map(int, values)),
-    Redop.PREMUL_SUM: lambda values: 2 * sum(values),
-}
 
 TITLES = {
     "broadcast": "broadcast from rank {root}",
@@ -60,32 +47,15 @@ TITLES = {
 }
 
 
-def readable_value(case: Case, *, slot: int, index: int, group_size: int) -> int:
-    """What a rank holds at an index: rank 3 holds 30, 31, 32...; for products 4, 5, 6..."""
-    if case.dtype is Dtype.BOOL:
-        return (slot + index) % 2
-    if case.redop is Redop.PRODUCT:
-        return slot + index + 1
-    digits = max(1, len(str(group_size - 1)))
-    return slot * int(10**digits) + index
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What one step comes to on this rank. `num_checked` is 0 where nothing was compared."""
 
-
-def expected_values(case: Case, layout: Layout, group_size: int) -> dict[int, float]:
-    """The specified elements of an output by their offset."""
-
-    def value(block: Block, number: int) -> float:
-        index = block.source_offset + number
-        held = [
-            readable_value(case, slot=slot, index=index, group_size=group_size)
-            for slot in block.sources
-        ]
-        return REDUCTIONS[case.redop or Redop.SUM](held) if block.reduced else held[0]
-
-    return {
-        block.offset + number: value(block, number)
-        for block in layout.blocks
-        for number in range(block.count)
-    }
+    title: str
+    text: str
+    count: int = 0
+    num_checked: int = 0
+    mismatch: Mismatch | None = None
 
 
 class Show:
@@ -103,92 +73,108 @@ class Show:
         self._spec = spec
         self._channel = channel
         self._send = send
+        self._probe = Probe(session, can_renew=session.choice.backend is not Backend.NCCL)
+        self._stopwatch = Stopwatch(counter=channel, events=events_of(session.device))
 
-    def run(self, steps: list[Step]) -> list[str]:
-        """Do the steps from `spec.first_step` on; the titles of those with a wrong result."""
-        wrong = []
+    def run(self, steps: list[Step]) -> None:
+        """Do the steps from `spec.first_step` on.
+
+        A step with a wrong result is reported as a measurement too, by all ranks.
+
+        Raises:
+            RefusedError: see `Probe.attempt`.
+        """
         for step in steps:
             if step.number >= self._spec.first_step:
                 self._channel.begin_step(step.number)
-                title, text = self._scene(step)
-                if WRONG in text:
-                    wrong.append(title)
-                line = f"{title:<{TITLE_WIDTH}} {text}"
+                scene = self._words(step) if step.case.form is Form.SCENE else self._call(step)
+                line = f"{scene.title:<{TITLE_WIDTH}} {scene.text}"
                 self._send(Shown(rank=self._session.rank, step=step.number, line=line))
-        return wrong
+                if self._session.largest(int(scene.mismatch is not None)):
+                    self._send(self._measured(step, scene))
 
-    def _scene(self, step: Step) -> tuple[str, str]:
-        name = step.case.operation
-        if name not in SHOWN_FIRST:
-            return self._collective(step)
-        session = self._session
+    def _words(self, step: Step) -> Scene:
+        session, name = self._session, step.case.operation
         texts = {
             "init_process_group": f"backend {session.choice.backend}, device {session.device}",
             "get_rank": str(session.rank),
             "get_world_size": str(session.world_size),
         }
-        return name, texts[name]
+        return Scene(title=name, text=texts[name])
 
-    def _collective(self, step: Step) -> tuple[str, str]:
+    def _call(self, step: Step) -> Scene:
         group = self._session.group(step.case.group)
-        prepared = self._prepared(step, group)
-        before = _held(prepared, prepared.call.input, prepared.layout.input_splits)
-        started = time.perf_counter()
-        refusal = self._call(prepared)
-        waited_ms = 1e3 * (time.perf_counter() - started)
+        readable, prepared = self._prepared(step, group)
         title = _title(prepared, group)
-        if self._session.largest(int(refusal is not None)):
-            if step.case.form is not Form.PLAIN:
-                self._session.renew(step.case.group)
-            return title, f"unsupported: {refusal or 'another rank was refused'}"
+        before = _held(prepared, prepared.call.input, prepared.layout.input_splits)
+        run = bound(prepared.operation, prepared.call)
+        launch = partial(self._stopwatch.launch, run)
+        started = time.perf_counter()
+        words = self._probe.attempt(step.case, Trial(launch=launch, group_index=group.index))
+        if words is not None:
+            return Scene(title=title, text=f"unsupported: {words or 'another rank was refused'}")
+        self._stopwatch.finish()
         if step.case.form is Form.PLAIN:
-            return title, f"waited {waited_ms:.1f} ms for all {len(group.members)} ranks"
+            waited_ms = 1e3 * (time.perf_counter() - started)
+            text = f"waited {waited_ms:.1f} ms for all {len(group.members)} ranks"
+            return Scene(title=title, text=text)
         if step.case.form is Form.OBJECT:
-            return title, _objects(prepared)
+            return Scene(title=title, text=_objects(prepared))
         after = _held(prepared, prepared.call.output, prepared.layout.output_splits)
-        return title, f"before {before}  after {after}{verdict(prepared, group)}"
+        right = readable.expected(prepared.layout)
+        mismatch = compared(prepared.call.output, right, readable.bound)
+        return Scene(
+            title=title,
+            text=f"before {before}  after {after}{_verdict(prepared, right, mismatch)}",
+            count=prepared.sources.extent,
+            num_checked=len(right),
+            mismatch=mismatch,
+        )
 
-    def _prepared(self, step: Step, group: Group) -> Prepared:
+    def _prepared(self, step: Step, group: Group) -> tuple[Readable, Prepared]:
         case = step.case
         row = operations.find(case.operation, case.form)
         size = len(group.members)
         counts = {Counting.WHOLE: NUM_ELEMENTS, Counting.PARTS: size, Counting.HALVES: 2}
         count = counts.get(row.counting, 0)
+        readable = Readable(
+            dtype=case.dtype, redop=case.redop, group_size=size, num_indices=max(count, 1)
+        )
         sources = Sources(
-            scheme=scheme_for(case.dtype, case.redop, size),
+            scheme=readable.scheme,
             seed=self._spec.seed,
             members=group.members,
             extent=count,
             device=self._session.device,
         )
         prepared = prepare(row, case, group=group, count=count, sources=sources)
-        _fill(prepared, size)
-        return prepared
+        _fill(prepared, readable)
+        return readable, prepared
 
-    def _call(self, prepared: Prepared) -> str | None:
-        """None, or why the backend does not do it."""
-        try:
-            run = bound(prepared.operation, prepared.call)
-            call_once(run, progress=self._channel, device=self._session.device)
-        except Exception as error:
-            if not is_refusal(error):
-                raise
-            return reason(error)
-        return None
+    def _measured(self, step: Step, scene: Scene) -> Measured:
+        group = self._session.group(step.case.group)
+        return Measured(
+            rank=self._session.rank,
+            step=step.number,
+            case=step.case,
+            size_bytes=scene.count * ELEMENT_BYTES[step.case.dtype],
+            count=scene.count,
+            group_size=len(group.members),
+            group_index=group.index,
+            times_ns=(),
+            num_wrong=scene.mismatch.num_wrong if scene.mismatch else 0,
+            num_checked=scene.num_checked,
+            mismatch=scene.mismatch,
+        )
 
 
-def _fill(prepared: Prepared, group_size: int) -> None:
+def _fill(prepared: Prepared, readable: Readable) -> None:
     """Readable input; the output, where it is apart, starts as zeros, as in textbooks."""
-    call, slot = prepared.call, prepared.slot
-    if call.output.data_ptr() != call.input.data_ptr():
-        call.output.zero_()
-    values = [
-        readable_value(prepared.case, slot=slot, index=index, group_size=group_size)
-        for index in range(call.input.numel())
-    ]
-    call.input.copy_(torch.tensor(values).to(call.input.dtype))
+    call = prepared.call
+    as_bytes(call.output).zero_()
+    call.input.copy_(readable.elements(prepared.slot, call.input.numel()))
     if prepared.case.form is Form.OBJECT:
-        _fill_objects(prepared, group_size)
+        _fill_objects(prepared, readable.group_size)
 
 
 def _fill_objects(prepared: Prepared, group_size: int) -> None:
@@ -238,14 +224,27 @@ def _written(value: Any) -> str:
     return str(int(value)) if is_whole else str(value)
 
 
-def verdict(prepared: Prepared, group: Group) -> str:
+def compared(output: Tensor, right: Tensor, bound: float) -> Mismatch | None:
+    """Where an output is not what it should be; what is not specified of it is not compared."""
+    got = output.cpu()[: len(right)]
+    wrong = differs(got, right, bound).nonzero().reshape(-1).tolist()
+    if not wrong:
+        return None
+    first = wrong[0]
+    return Mismatch(
+        first_offset=first,
+        num_wrong=len(wrong),
+        num_checked=len(right),
+        expected=written(right[first : first + 1]),
+        got=written(got[first : first + 1]),
+        pattern=Pattern.UNRECOGNISED,
+        detail="",
+    )
+
+
+def _verdict(prepared: Prepared, right: Tensor, mismatch: Mismatch | None) -> str:
     """Nothing when the result is right; else what it should have been."""
-    expected = expected_values(prepared.case, prepared.layout, len(group.members))
-    if not expected:
-        is_output = prepared.layout.output_elements > 0
-        return "  (only the root has the result)" if is_output else ""
-    output = prepared.call.output
-    right = torch.tensor([expected[offset] for offset in sorted(expected)]).to(output.dtype)
-    if torch.equal(output.cpu(), right):
-        return ""
-    return f"  {WRONG} [{', '.join(_written(value) for value in right.tolist())}]"
+    if mismatch:
+        return f"  {WRONG} [{', '.join(_written(value) for value in right.tolist())}]"
+    is_open = not len(right) and prepared.layout.output_elements > 0
+    return "  (only the root has the result)" if is_open else ""

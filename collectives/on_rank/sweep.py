@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -20,10 +21,11 @@ from .calls import Prepared, prepare
 from .inputs import scheme_for
 from .misbehaviour import Misbehaviour
 from .patterns import judge
-from .probing import Probe
-from .refusals import reason
-from .timing import Pace, call_once, time_calls
+from .probing import Probe, Trial
+from .refusals import KINDS, reason
+from .timing import Pace, Stopwatch, events_of, queued_s
 from .verification import Sources
+from .wrong_block import Result
 
 # The last rank enters a barrier so much later than the others, which must not leave before.
 BARRIER_HEAD_START_S = 0.02
@@ -31,11 +33,25 @@ BARRIER_HEAD_START_S = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """The first call of a step: how long it took, and what was wrong with it."""
+    """The first call of a step: how long it took; and what was wrong with it or a later one.
+
+    Elements are counted as often as they were looked at; `mismatch` is the first.
+    """
 
     taken_ns: int
     num_checked: int = 0
+    num_wrong: int = 0
     mismatch: Mismatch | None = None
+
+    def and_again(self, result: Result) -> "Proof":
+        """With another result judged."""
+        mismatch = judge(result)
+        return replace(
+            self,
+            num_checked=self.num_checked + result.num_checked,
+            num_wrong=self.num_wrong + (mismatch.num_wrong if mismatch else 0),
+            mismatch=self.mismatch or mismatch,
+        )
 
 
 class StepError(RuntimeError):
@@ -66,14 +82,22 @@ class Sweep:
         self._spec = spec
         self._channel = channel
         self._send = send
-        self._probe = Probe(session)
+        on_nccl = session.choice.backend is Backend.NCCL
+        self._probe = Probe(session, can_renew=not on_nccl)
         self._pace = Pace(agree=session.largest, spec=spec)
+        self._stopwatch = Stopwatch(
+            counter=channel,
+            events=events_of(session.device),
+            queued_s=queued_s(spec.deadline_s),
+        )
         self._sources: Sources | None = None
 
-    def run(self, steps: list[Step]) -> list[str]:
-        """Do the steps from `spec.first_step` on.
+    def run(self, steps: list[Step]) -> None:
+        """Do the steps from `spec.first_step` on. Wrong results are in the records.
 
-        Gives back nothing to complain of: wrong results are in the records.
+        Raises:
+            RefusedError: see `Probe.attempt`.
+            StepError: when a call failed.
         """
         misbehaviour = Misbehaviour(self._spec.fault, rank=self._session.rank, steps=steps)
         for step in steps:
@@ -82,15 +106,16 @@ class Sweep:
                 try:
                     if self._is_supported(step):
                         self._do(step, misbehaviour)
-                except RuntimeError as error:
+                except KINDS as error:
                     raise StepError(step, error) from error
-        return []
 
     def _is_supported(self, step: Step) -> bool:
         if not self._probe.is_known(step.case):
-            words = self._probe.attempt(step.case, lambda: self._try(step))
-            is_member = self._session.group(step.case.group).slot is not None
-            if words is not None and is_member:
+            trial = self._trial(step)
+            words = self._probe.attempt(step.case, trial)
+            if words is None:
+                self._stopwatch.finish()
+            elif trial is not None:
                 self._send(
                     Unsupported(
                         rank=self._session.rank,
@@ -102,15 +127,15 @@ class Sweep:
                 )
         return self._probe.supports(step.case)
 
-    def _try(self, step: Step) -> None:
-        """One call on the smallest tensors there are."""
+    def _trial(self, step: Step) -> Trial | None:
+        """One call on the smallest tensors there are; None on a rank that has no part in it."""
         group = self._session.group(step.case.group)
         if group.slot is None:
-            return
+            return None
         prepared = self._prepare(replace(step, count=1), group)
         prepared.refill()
         run = bound(prepared.operation, prepared.call)
-        call_once(run, progress=self._channel, device=self._session.device)
+        return Trial(launch=partial(self._stopwatch.launch, run), group_index=group.index)
 
     def _do(self, step: Step, misbehaviour: Misbehaviour) -> None:
         """Prove one call, then time more of them."""
@@ -126,7 +151,13 @@ class Sweep:
         misbehaviour.before_call(step, prepared)
         prove = self._prove_barrier if step.case.form is Form.PLAIN else self._prove
         proof = prove(step, prepared, run, misbehaviour)
-        times_ns = self._timed(run, proof.taken_ns) if step.time else ()
+        times_ns: tuple[int, ...] = ()
+        if step.time:
+            again = step.verify and prepared.is_repeatable
+            if again:
+                prepared.refill()
+            times_ns = self._pace.run(partial(self._stopwatch.loop, run), first_ns=proof.taken_ns)
+            proof = proof.and_again(prepared.result()) if again else proof
         self._send(self._measured(step, group, times_ns, proof))
 
     def _stand_by(self, step: Step) -> None:
@@ -134,14 +165,6 @@ class Sweep:
         self._session.barrier()
         if step.time:
             self._pace.stand_by()
-
-    def _timed(self, run: Bound, first_ns: int) -> tuple[int, ...]:
-        def calls(iterations: int) -> tuple[int, ...]:
-            return time_calls(
-                run, iterations=iterations, progress=self._channel, device=self._session.device
-            )
-
-        return self._pace.run(calls, first_ns=first_ns)
 
     def _prepare(self, step: Step, group: Group) -> Prepared:
         case = step.case
@@ -167,12 +190,12 @@ class Sweep:
     def _prove(
         self, step: Step, prepared: Prepared, run: Bound, misbehaviour: Misbehaviour
     ) -> Proof:
-        taken_ns = call_once(run, progress=self._channel, device=self._session.device)
+        taken_ns = self._stopwatch.once(run)
         if not step.verify:
             return Proof(taken_ns=taken_ns)
         result = prepared.result()
         misbehaviour.after_call(step, result)
-        return Proof(taken_ns=taken_ns, num_checked=result.num_checked, mismatch=judge(result))
+        return Proof(taken_ns=taken_ns).and_again(result)
 
     def _prove_barrier(
         self, step: Step, prepared: Prepared, run: Bound, misbehaviour: Misbehaviour
@@ -187,7 +210,7 @@ class Sweep:
         if prepared.slot == size - 1:
             time.sleep(BARRIER_HEAD_START_S)
         self._session.store.add(key, 1)
-        taken_ns = call_once(run, progress=self._channel, device=self._session.device)
+        taken_ns = self._stopwatch.once(run)
         came = self._session.store.add(key, 0)
         mismatch = Mismatch(
             first_offset=0,
@@ -198,7 +221,9 @@ class Sweep:
             pattern=Pattern.MISSING_CONTRIBUTION,
             detail=f"the barrier let this rank go when {came} of {size} ranks had come",
         )
-        return Proof(taken_ns=taken_ns, num_checked=1, mismatch=None if came == size else mismatch)
+        if came == size:
+            return Proof(taken_ns=taken_ns, num_checked=1)
+        return Proof(taken_ns=taken_ns, num_checked=1, num_wrong=1, mismatch=mismatch)
 
     def _measured(
         self, step: Step, group: Group, times_ns: tuple[int, ...], proof: Proof
@@ -213,7 +238,7 @@ class Sweep:
             group_size=len(group.members),
             group_index=group.index,
             times_ns=times_ns,
-            num_wrong=proof.mismatch.num_wrong if proof.mismatch else 0,
+            num_wrong=proof.num_wrong,
             num_checked=proof.num_checked,
             mismatch=proof.mismatch,
         )

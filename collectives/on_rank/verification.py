@@ -1,7 +1,7 @@
 """Is a result right? Every element of it, compared on the device, tile by tile."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -78,8 +78,7 @@ class Sources:
 
     def fill(self, target: Tensor, slot: int) -> None:
         """Write the input of a rank into a flat tensor."""
-        for tile, values in _tiles(target, self.period((slot,))):
-            tile.copy_(values)
+        _write(_tiles(target, self.period((slot,))))
 
 
 def poison_value(dtype: Dtype) -> float | int:
@@ -97,8 +96,10 @@ def poison(output: Tensor, blocks: Sequence[Block], sources: Sources) -> None:
     NaN, or the extreme of an integer that inputs never reach, or for bool the complement of
     each expected value.
     """
-    if sources.scheme.dtype is not Dtype.BOOL:
-        output.fill_(poison_value(sources.scheme.dtype))
+    dtype = sources.scheme.dtype
+    if dtype is not Dtype.BOOL:
+        held = as_bytes(torch.tensor([poison_value(dtype)], dtype=torch_dtype(dtype)))
+        as_bytes(output).fill_(held[0].item())
         return
     output.fill_(True)
     for block in blocks:
@@ -109,8 +110,7 @@ def poison(output: Tensor, blocks: Sequence[Block], sources: Sources) -> None:
 def write_expected(output: Tensor, blocks: Sequence[Block], sources: Sources) -> None:
     """Fill an output with the right result."""
     for block in blocks:
-        for tile, values in _expected_tiles(output, block, sources):
-            tile.copy_(values)
+        _write(_expected_tiles(output, block, sources))
 
 
 def count_wrong(output: Tensor, block: Block, sources: Sources) -> int:
@@ -148,15 +148,36 @@ def expected_at(block: Block, offsets: Tensor, sources: Sources) -> Tensor:
 def differs(got: Tensor, expected: Tensor, bound: float) -> Tensor:
     """Where two tensors of a dtype differ, by more than the bound if there is one.
 
-    Bytes of bool and float8 are compared as bytes: a bool of 2 is no True that could be
-    relied on, and float8 has no comparison on every device.
+    A bool of 2 is no True that could be relied on, so bool is compared as bytes, like float8.
     """
     if bound:
-        wide = torch.complex128 if got.is_complex() else torch.float64
-        return ~((got.to(wide) - expected.to(wide)).abs() <= bound)
-    if got.element_size() == 1 and got.dtype not in (torch.int8, torch.uint8):
-        return got.view(torch.uint8).ne(expected.view(torch.uint8))
-    return got.ne(expected)
+        return ~((_wide(got) - _wide(expected)).abs() <= bound)
+    return as_bytes(got).ne(as_bytes(expected))
+
+
+def as_bytes(tensor: Tensor) -> Tensor:
+    """What is bool or float8 as the bytes it is; any other tensor as it is.
+
+    Devices have few kernels for float8, so on a device it is moved and compared as bytes only.
+    """
+    if tensor.element_size() > 1 or tensor.dtype in (torch.int8, torch.uint8):
+        return tensor
+    return tensor.view(torch.uint8)
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    """The values in double precision; those of float8 are looked up by their bytes."""
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
+    if tensor.is_floating_point() and tensor.element_size() == 1:
+        values = torch.arange(256).to(torch.uint8).view(tensor.dtype).to(torch.float64)
+        return values.to(tensor.device)[as_bytes(tensor).to(torch.int64)]
+    return tensor.to(torch.float64)
+
+
+def _write(tiles: Iterable[tuple[Tensor, Tensor]]) -> None:
+    for tile, values in tiles:
+        as_bytes(tile).copy_(as_bytes(values))
 
 
 def _expected_tiles(
@@ -168,7 +189,7 @@ def _expected_tiles(
     period = sources.period(block.sources, reduced=block.reduced)
     shift = block.source_offset % PERIOD
     if shift:
-        period = period.roll(-shift)
+        period = as_bytes(period).roll(-shift).view(period.dtype)
     yield from _tiles(target, period)
 
 

@@ -25,6 +25,13 @@ _MAX_STACKS_BYTES = 4 << 20
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
 
+_HINTS = {
+    errno.ENOEXEC: " (a script needs a first line such as #!/bin/sh)",
+    errno.EMFILE: " (the agent holds 5 files for every rank: raise ulimit -n)",
+    errno.ENFILE: " (of all processes of this host: see /proc/sys/fs/file-max)",
+    errno.EAGAIN: " (as many processes run as may: see ulimit -u and pids.max of the cgroup)",
+}
+
 
 class CannotStartError(Exception):
     """The command of a rank could not be executed; `code` as a shell has it."""
@@ -70,22 +77,24 @@ class RankProcess:
         self.exit_code: int | None = None
         self.told_to_end = False
         self.aborted = False
-        self._page_fd = nameless_file("rankrun-progress", resource.getpagesize())
-        self._stacks_fd = nameless_file("rankrun-stacks", 0)
         self._counts = Counts()
         self._changed_at = now
-        ends = {stream: _pipe() for stream in (STDOUT, STDERR, RECORD)}
-        self.pipes = {stream: reader for stream, (reader, _) in ends.items()}
-        try:
-            self.process = self._spawn(
-                environment, around, {stream: writer for stream, (_, writer) in ends.items()}
-            )
-        except BaseException:
-            self.close()
-            raise
-        finally:
-            for _, writer in ends.values():
-                os.close(writer)
+        self.pipes: dict[int, int] = {}
+        writers: dict[int, int] = {}
+        with contextlib.ExitStack() as if_it_fails, contextlib.ExitStack() as afterwards:
+            try:
+                self._page_fd = nameless_file("rankrun-progress", resource.getpagesize())
+                if_it_fails.callback(os.close, self._page_fd)
+                self._stacks_fd = nameless_file("rankrun-stacks", 0)
+                if_it_fails.callback(os.close, self._stacks_fd)
+                for stream in (STDOUT, STDERR, RECORD):
+                    self.pipes[stream], writers[stream] = _pipe()
+                    if_it_fails.callback(os.close, self.pipes[stream])
+                    afterwards.callback(os.close, writers[stream])
+            except OSError as error:
+                raise _cannot_start(error, around) from error
+            self.process = self._spawn(environment, around, writers)
+            if_it_fails.pop_all()
 
     @property
     def pid(self) -> int:
@@ -149,12 +158,6 @@ class RankProcess:
         """The pipe is at its end."""
         os.close(self.pipes.pop(stream))
 
-    def close(self) -> None:
-        """Give back what the agent holds for this rank."""
-        for descriptor in (self._page_fd, self._stacks_fd, *self.pipes.values()):
-            os.close(descriptor)
-        self.pipes.clear()
-
 
 def _pipe() -> tuple[int, int]:
     reader, writer = os.pipe2(os.O_CLOEXEC)
@@ -179,9 +182,7 @@ def _cannot_start(error: Exception, around: Surroundings) -> CannotStartError:
         where = _why_missing(around) if "/" in command else f"not in PATH ({path})"
         return CannotStartError(NOT_FOUND, f"command not found: {command!r}: {where}")
     reason = os.strerror(error.errno or 0)
-    hint = (
-        " (a script needs a first line such as #!/bin/sh)" if error.errno == errno.ENOEXEC else ""
-    )
+    hint = _HINTS.get(error.errno or 0, "")
     return CannotStartError(NOT_EXECUTABLE, f"cannot execute {command!r}: {reason}{hint}")
 
 

@@ -1,6 +1,7 @@
 """What tests of the rank program share: real ranks with gloo on this machine, and their records."""
 
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +75,29 @@ class SuiteRun:
         return self.run.err(rank).decode().strip().splitlines()[-1]
 
 
-def run_suite(folder: Path, *, ranks: int, deadline_s: float = 150, **spec: Any) -> SuiteRun:
+def with_torch(changes: str) -> tuple[str, ...]:
+    """The rank program after some lines of Python that change `dist`, torch.distributed."""
+    program = f"""
+import os, sys, warnings
+warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
+import torch
+import torch.distributed as dist
+rank = int(os.environ["RANK"])
+{textwrap.dedent(changes)}
+from rankrun.collectives.on_rank.__main__ import main
+sys.exit(main())
+"""
+    return (sys.executable, "-c", program)
+
+
+def run_suite(
+    folder: Path,
+    *,
+    ranks: int,
+    deadline_s: float = 150,
+    program: Sequence[str] = ON_RANK,
+    **spec: Any,
+) -> SuiteRun:
     """Start the rank program with this spec on so many ranks, and wait for their end."""
     defaults: dict[str, Any] = {
         "operations": (),
@@ -86,7 +109,7 @@ def run_suite(folder: Path, *, ranks: int, deadline_s: float = 150, **spec: Any)
     keeper = Records()
     run = run_local(
         folder / "run",
-        ON_RANK,
+        program,
         ranks=ranks,
         settings={SPEC_VARIABLE: SuiteSpec(**(defaults | spec)).to_json()},
         limits=Limits(deadline_s=deadline_s),

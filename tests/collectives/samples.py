@@ -116,7 +116,7 @@ def measurement(
     group_size: int = 4,
     status: Status = Status.RIGHT,
     wrong_on: Iterable[int] = (),
-    reason: str = "",
+    reason: str | None = None,
 ) -> Measurement:
     mismatches = tuple(RankMismatch(rank=rank, mismatch=MISMATCH) for rank in wrong_on)
     return Measurement(

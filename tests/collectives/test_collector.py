@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 
 from rankrun.cluster.diagnosis.findings import Severity
 from rankrun.cluster.errors import ExitCode
-from rankrun.collectives.assembly import Assembly
+from rankrun.collectives.assembly import Assembly, ShownLines
 from rankrun.collectives.cases import GroupKind
 from rankrun.collectives.collector import Listeners, RecordFile, SuiteCollector
 from rankrun.collectives.measurement import Combine, Measurement, Status
 from rankrun.collectives.reading import Unreadable, parse_record, read_records
 from rankrun.collectives.records import Joined, Left, Record, Shown, to_line
-from rankrun.collectives.showing import ShownLines
 from rankrun.collectives.steps import Step
 from rankrun.jobs.events import Event, RankExited, RankOutput, RankRecord
 from rankrun.jobs.observers import Observer
@@ -142,9 +141,22 @@ def test_a_rank_that_reports_twice_counts_once(harness: Harness) -> None:
 
 def test_steps_behind_a_gap_are_told_at_the_end(harness: Harness) -> None:
     harness.everyone(STEPS[1])
-    assert harness.told == []
-    harness.collector.findings()
+    assert list(harness.collector.findings()) == []
+    assert harness.told == [], "to ask what was found tells nobody anything"
+    harness.collector.end()
     assert [told.step for told in harness.told] == [2]
+
+
+def test_a_rank_that_counts_its_steps_otherwise_is_named(harness: Harness) -> None:
+    """Its numbers must not stand in another operation's row."""
+    harness.send(*(measured(rank, STEPS[0]) for rank in range(3)))
+    harness.send(replace(measured(3, STEPS[2]), step=1), replace(measured(3, STEPS[2]), step=99))
+    assert harness.told == []
+    (finding,) = harness.collector.findings()
+    assert (finding.cause, str(finding.subject)) == ("another-step", "rank 3")
+    assert "reported all_gather (tensor) float32 as step 1, which is all_reduce" in finding.message
+    harness.send(measured(3, STEPS[0]))
+    assert [told.case for told in harness.told] == [CASE]
 
 
 def test_ranks_outside_of_a_group_are_not_waited_for(tmp_path: Path) -> None:

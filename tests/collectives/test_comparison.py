@@ -12,9 +12,9 @@ from rankrun.collectives.comparison import (
 )
 from rankrun.collectives.documents import SuiteFacts
 from rankrun.collectives.measurement import Combine, Measurement, Status
-from rankrun.collectives.run_suite import SuiteResult
 from rankrun.collectives.spec import SuiteSpec
 from rankrun.collectives.suite_plan import SuiteRequest
+from rankrun.collectives.suite_result import SuiteResult
 
 from .samples import CASE, GATHER, JOINED, measurement
 
@@ -43,6 +43,7 @@ def result(measurements: list[Measurement], exit_code: int = 0) -> SuiteResult:
 
 BOTH = ToggleResult(
     toggle=TOGGLE,
+    value_without=None,
     without=result(
         [
             measurement(CASE, 8, time_us=10),
@@ -94,6 +95,21 @@ def test_the_worse_exit_code_wins() -> None:
     assert BOTH.exit_code == 0
     assert replace(BOTH, toggled=result([], exit_code=1)).exit_code == 1
     assert replace(BOTH, without=result([], exit_code=130)).exit_code == 130
+
+
+def test_a_second_run_that_never_was_is_not_made_up() -> None:
+    alone = replace(BOTH, without=result([], exit_code=130), toggled=None)
+    assert alone.exit_code == 130
+    assert alone.pairs == []
+    assert alone.document()["with"] is None
+    assert "there was no run with NCCL_P2P_DISABLE=1" in comparison_lines(alone)[-1]
+
+
+def test_what_rankrun_sets_by_itself_is_said() -> None:
+    own = replace(BOTH, toggle=Toggle(name="GLOO_SOCKET_IFNAME", value="eth1"), value_without="lo")
+    text = "\n".join(comparison_lines(own))
+    assert "without GLOO_SOCKET_IFNAME (rankrun then takes lo) and with" in text
+    assert own.document()["value_without"] == "lo"
 
 
 def test_without_means_unset_wherever_it_came_from(tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from rankrun.cluster.diagnosis.findings import Finding, Severity
 from rankrun.cluster.errors import ExitCode
-from rankrun.collectives.arrivals import Picture, read_arrivals
 from rankrun.collectives.assembly import Assembly
 from rankrun.collectives.cases import GroupKind
-from rankrun.collectives.hangs import HangDetector, Watch
+from rankrun.collectives.hangs.arrivals import Picture, read_arrivals
+from rankrun.collectives.hangs.detector import HangDetector, Watch
+from rankrun.collectives.hangs.stack_reading import read_stacks
 from rankrun.collectives.records import Left
-from rankrun.collectives.stack_reading import read_stacks
 from rankrun.collectives.steps import Step
 from rankrun.jobs.events import HostProgress, Progress, RankExited, RankStacks, RankStarted
 from rankrun.jobs.observers import Observer, StopRequest

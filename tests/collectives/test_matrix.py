@@ -5,8 +5,14 @@ from pathlib import Path
 
 from rankrun.collectives.cases import Case, Form
 from rankrun.collectives.documents import SuiteFacts
-from rankrun.collectives.matrix_cells import Casualty, Cell, Outcome, cells_of
-from rankrun.collectives.matrix_text import matrix_document, matrix_lines
+from rankrun.collectives.matrix_cells import (
+    Casualty,
+    Cell,
+    Outcome,
+    cells_of,
+    matrix_document,
+    matrix_lines,
+)
 from rankrun.collectives.measurement import Combine, Status
 from rankrun.collectives.spec import Dtype, Redop
 
@@ -28,7 +34,7 @@ WORDS = {Redop.BAND: "Cannot use ReduceOp.BAND with non-integral dtype"}
 BARRIER = replace(CASE, operation="barrier", form=Form.PLAIN, redop=None, dtype=Dtype.UINT8)
 
 
-def cell(case: Case, outcome: Outcome = Outcome.OK, words: str = "") -> Cell:
+def cell(case: Case, outcome: Outcome = Outcome.OK, words: str | None = None) -> Cell:
     return Cell(case=case, outcome=outcome, words=words)
 
 
@@ -36,7 +42,7 @@ def grid() -> Sequence[Cell]:
     cells = []
     for dtype in DTYPES:
         for redop in (Redop.SUM, Redop.BAND, Redop.PREMUL_SUM):
-            words = WORDS.get(redop, "") if dtype is Dtype.FLOAT32 else "Invalid scalar type"
+            words = WORDS.get(redop) if dtype is Dtype.FLOAT32 else "Invalid scalar type"
             outcome = Outcome.UNSUPPORTED if words else Outcome.OK
             cells.append(cell(replace(CASE, dtype=dtype, redop=redop), outcome, words))
     cells.append(cell(BROADCAST, Outcome.WRONG))
@@ -82,4 +88,4 @@ def test_a_cell_per_step() -> None:
     assert [cell.outcome for cell in cells] == [
         Outcome.OK, Outcome.UNSUPPORTED, Outcome.WRONG, Outcome.CRASHED, Outcome.NOT_RUN,
     ]  # fmt: skip
-    assert [cell.words for cell in cells] == ["", "no", "", "rank 1 died", ""]
+    assert [cell.words for cell in cells] == [None, "no", None, "rank 1 died", None]

@@ -6,10 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankrun.collectives.bandwidth import NO_DATA, ONE_RANK, busbw_factor, why_no_busbw
+from rankrun.collectives.bandwidth import (
+    NO_DATA,
+    ONE_RANK,
+    ONE_RANK_IN_FACTOR,
+    busbw_factor,
+    why_no_busbw,
+)
 from rankrun.collectives.cases import Case, Form
 from rankrun.collectives.measurement import Combine, combine_ranks, percentile, summarise
-from rankrun.collectives.operations import OPERATIONS
+from rankrun.collectives.operations import OPERATIONS, Operation
 from rankrun.collectives.spec import Dtype
 
 from .samples import BROADCAST, CASE, GATHER, measurement
@@ -71,6 +77,7 @@ def test_nothing_timed_has_no_summary() -> None:
         (BROADCAST, 8, 1.0),
         (replace(GATHER, operation="all_to_all"), 4, 0.75),
         (replace(GATHER, operation="send_recv", form=Form.RING), 4, 1.0),
+        (replace(GATHER, operation="all_to_all", form=Form.UNEVEN), 4, 5 / 6),
     ],
 )
 def test_bus_bandwidth_by_the_formulas_of_nccl_tests(case: Case, ranks: int, factor: float) -> None:
@@ -79,11 +86,13 @@ def test_bus_bandwidth_by_the_formulas_of_nccl_tests(case: Case, ranks: int, fac
     assert row.busbw_gbps == pytest.approx((1 << 20) / 1e-3 / 1e9 * factor)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda row: f"{row.name}-{row.form}")
-def test_one_rank_has_no_bus_bandwidth(operation: object) -> None:
-    case = replace(CASE, operation=operation.name, form=operation.form)  # type: ignore[attr-defined]
+@pytest.mark.parametrize("row", OPERATIONS, ids=lambda row: f"{row.name}-{row.form}")
+def test_one_rank_has_no_bus_bandwidth_and_is_told_why(row: Operation) -> None:
+    case = replace(CASE, operation=row.name, form=row.form)
     assert busbw_factor(case, 1) is None
-    assert why_no_busbw(case, 1) in (ONE_RANK, NO_DATA)
+    why = {(0, 0): NO_DATA, (0, 1): ONE_RANK_IN_FACTOR, (1, 1): ONE_RANK}
+    assert why_no_busbw(case, 1) == why[row.bus_factor(1) > 0, row.bus_factor(2) > 0]
+    assert (why_no_busbw(case, 2) is None) == (row.name != "barrier")
 
 
 def test_a_barrier_has_a_time_and_no_bandwidth() -> None:

@@ -1,19 +1,27 @@
 """Which backend and device, decided alike on all ranks; and refusals told from failures."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rankrun.collectives.on_rank.backends import (
+    START_UP_MARGIN_S,
     BackendError,
     Choice,
     RankFacts,
+    Session,
     all_have_own_gpu,
     choose,
     gpu_index,
+    own_facts,
+    timeouts,
 )
-from rankrun.collectives.on_rank.refusals import is_refusal, reason
+from rankrun.collectives.on_rank.refusals import is_refusal, reason, refusal_of
 from rankrun.collectives.spec import Backend, Device, SuiteSpec
 
 
@@ -87,17 +95,104 @@ def test_own_gpus() -> None:
     assert not all_have_own_gpu(ranks("a/0", None))
 
 
+class FakeGpus:
+    """torch.cuda of a host with four GPUs; notes what is asked of it, in order."""
+
+    def __init__(self, *, works: bool = True) -> None:
+        self.works = works
+        self.notes: list[str] = []
+
+    def is_available(self) -> bool:
+        return self.works
+
+    def device_count(self) -> int:
+        return 4
+
+    def set_device(self, device: int) -> None:
+        self.notes.append(f"set {device}")
+
+    def get_device_properties(self, device: int) -> object:
+        self.notes.append(f"ask {device}")
+        return SimpleNamespace(uuid=f"GPU-{device}")
+
+
+def test_a_rank_takes_its_gpu_before_it_asks_anything_of_cuda() -> None:
+    gpus = FakeGpus()
+    facts = own_facts(Device.AUTO, gpus, {"LOCAL_RANK": "2"})
+    assert gpus.notes == ["set 2", "ask 2"]
+    assert (facts.local_rank, facts.num_gpus) == (2, 4)
+    assert (facts.gpu or "").endswith("/GPU-2")
+
+
+@pytest.mark.parametrize(("device", "works"), [(Device.CPU, True), (Device.AUTO, False)])
+def test_no_gpu_is_touched_without_need(*, device: Device, works: bool) -> None:
+    gpus = FakeGpus(works=works)
+    assert own_facts(device, gpus, {}).gpu is None
+    assert gpus.notes == []
+
+
+def test_ranks_wait_longer_than_the_controller() -> None:
+    """Whose alarm knows more: see `hangs`."""
+    start_up, call = timeouts(replace(spec(), start_up_s=600.0, deadline_s=5.0))
+    assert start_up.total_seconds() == 600 + START_UP_MARGIN_S
+    assert call.total_seconds() == 2 * 5 + 30
+
+
+class FakeStore:
+    """The bare store of a run; notes what it is asked."""
+
+    def __init__(self, notes: list[str]) -> None:
+        self.notes = notes
+
+    def set(self, key: str, value: str) -> None:
+        self.notes.append(f"set {key}{value}")
+
+    def wait(self, keys: list[str]) -> None:
+        self.notes.append(f"wait for {', '.join(keys)}")
+
+
+@pytest.mark.parametrize(
+    ("rank", "last"),
+    [(0, "wait for rankrun/left/1, rankrun/left/2"), (2, "set rankrun/left/2")],
+)
+def test_the_store_stays_until_all_groups_are_gone(
+    rank: int, last: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes: list[str] = []
+    monkeypatch.setattr(dist, "barrier", lambda _: notes.append("barrier"))
+    monkeypatch.setattr(dist, "destroy_process_group", lambda: notes.append("destroy"))
+    session = Session.__new__(Session)
+    session.rank, session.world_size, session._control = rank, 3, None
+    session._store = cast("Any", FakeStore(notes))
+    session.leave()
+    assert notes == ["barrier", "destroy", last]
+
+
 @pytest.mark.parametrize(
     "error",
     [
         RuntimeError("Invalid scalar type"),
         RuntimeError("Cannot use ReduceOp.BAND with non-integral dtype"),
+        RuntimeError("Cannot use ReduceOp.PREMUL_SUM with Gloo"),
+        RuntimeError("result type Float can't be cast to the desired output type Long"),
+        RuntimeError("reduce does not support\x07on complex tensors"),
+        RuntimeError("ProcessGroupGloo::alltoall: invalid tensor size at index 1 (expected (1)"),
+        RuntimeError(
+            "[enforce fail at .../gloo/transport/tcp/pair.cc:801] state_ >= CONNECTED. 1 vs 4. "
+            "Pair is not connected ([127.0.0.1]:28040$0 <--> [none])"
+        ),
+        RuntimeError("Numpy is not available"),
         ValueError("all_reduce does not support RedOpType.MIN on complex tensors"),
+        ValueError("Cannot use ReduceOp.BXOR with NCCL"),
+        ValueError("Invalid destination rank: destination rank should not be the same as the rank "
+                   "of the current process."),
         TypeError("Input tensor data type is not supported for NCCL process group: Short"),
+        TypeError("Float8 dtypes are not currently supported for NCCL reductions"),
         NotImplementedError("\"add\" not implemented for 'Float8_e4m3fn'"),
         dist.DistBackendError("NCCL error in: ..., invalid usage (run with NCCL_DEBUG=WARN)"),
+        dist.DistBackendError("NCCL error in: ..., invalid argument, NCCL version 2.27.5"),
     ],
-)
+)  # fmt: skip
 def test_refusals(error: Exception) -> None:
     assert is_refusal(error)
 
@@ -107,20 +202,46 @@ def test_refusals(error: Exception) -> None:
     [
         RuntimeError("[...pair.cc:553] Connection closed by peer [127.0.0.1]:42672."),
         RuntimeError("[...pair.cc:537] Read error [::1]:1: Connection reset by peer"),
+        RuntimeError("[...pair.cc:801] Pair is not connected ([::1]:28040$0 <--> [::1]:2$1)"),
         RuntimeError("[...unbound_buffer.cc:78] Timed out waiting 6000ms for recv operation"),
         dist.DistNetworkError("The client socket has timed out"),
         dist.DistStoreError("Timed out after 7 seconds waiting for clients. 1/2 clients joined."),
         dist.DistBackendError("NCCL error ... remote process exited or there was a network error"),
+        dist.DistBackendError("NCCL error in: ..., internal error - please report this issue"),
+        dist.DistBackendError("NCCL error ... invalid usage. Last error: Duplicate GPU detected"),
+        dist.DistBackendError("NCCL operation is not supported in this state"),
         RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+        RuntimeError("CUDA error: operation not supported"),
+        RuntimeError("nobody has ever seen these words"),
+        TypeError("all_reduce() got an unexpected keyword argument 'asynchronous'"),
+        TypeError("all_gather() missing 1 required positional argument: 'tensor'"),
+        ValueError("tensor sizes do not match"),
         AssertionError("ours"),
         IndexError("ours"),
+        ImportError("not supported"),
     ],
 )
 def test_failures(error: Exception) -> None:
     assert not is_refusal(error)
+
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        refusal_of(fail)
+
+
+def test_a_refusal_in_the_backends_words() -> None:
+    def refuse() -> None:
+        raise RuntimeError("Invalid scalar type")
+
+    assert refusal_of(refuse) == "Invalid scalar type"
+    assert refusal_of(lambda: None) is None
 
 
 def test_reason_is_the_first_line_that_says_something() -> None:
     assert reason(RuntimeError("\n  Invalid scalar type \nat line 3")) == "Invalid scalar type"
     assert reason(RuntimeError("")) == "RuntimeError"
     assert len(reason(RuntimeError("x" * 1000))) == 300
+    # torch writes an operator as the byte of its number here.
+    assert reason(RuntimeError("not support\x07on it")) == "not support on it"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rankrun.cluster.errors import UsageError
-from rankrun.collectives.on_rank.faults import (
+from rankrun.collectives.faults import (
     EXIT_CODE,
     Fault,
     FaultKind,

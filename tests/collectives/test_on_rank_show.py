@@ -1,20 +1,22 @@
-from dataclasses import replace
+import math
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rankrun.collectives.cases import Case, Form, GroupKind
+from rankrun.collectives.cases import Form
 from rankrun.collectives.layouts import Position
-from rankrun.collectives.on_rank.backends import Group
-from rankrun.collectives.on_rank.calls import prepare
-from rankrun.collectives.on_rank.inputs import scheme_for
-from rankrun.collectives.on_rank.show import expected_values, readable_value, verdict
-from rankrun.collectives.on_rank.verification import Sources
+from rankrun.collectives.on_rank.inputs import LARGEST_EXACT
+from rankrun.collectives.on_rank.readable import Readable
+from rankrun.collectives.on_rank.reductions import torch_dtype
+from rankrun.collectives.on_rank.show import compared
 from rankrun.collectives.operations import find
 from rankrun.collectives.spec import Dtype, Mode, Redop
+from rankrun.collectives.steps import SHOWN_REDOPS
 
-from .ranks import SuiteRun, run_suite
+from .ranks import SuiteRun, run_suite, with_torch
 
 
 @pytest.fixture(scope="module")
@@ -22,35 +24,57 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> SuiteRun:
     return run_suite(tmp_path_factory.mktemp("show"), ranks=3, mode=Mode.SHOW)
 
 
-def case(operation: str, redop: Redop | None = None, dtype: Dtype = Dtype.FLOAT32) -> Case:
-    return Case(
-        operation=operation,
-        form=Form.TENSOR,
-        group=GroupKind.WORLD,
-        in_place=False,
-        asynchronous=False,
-        dtype=dtype,
-        redop=redop,
-        root=None,
-    )
+def readable(
+    dtype: Dtype = Dtype.FLOAT32, redop: Redop | None = None, *, ranks: int = 4, indices: int = 4
+) -> Readable:
+    return Readable(dtype=dtype, redop=redop, group_size=ranks, num_indices=indices)
 
 
 def test_rank_r_holds_r0_r1_r2() -> None:
-    def held(slot: int, group_size: int) -> list[int]:
-        return [
-            readable_value(case("all_gather"), slot=slot, index=index, group_size=group_size)
-            for index in range(3)
-        ]
+    def held(slot: int, ranks: int) -> list[int]:
+        return [readable(ranks=ranks).value(slot, index) for index in range(3)]
 
     assert held(3, 4) == [30, 31, 32]
     assert held(3, 11) == [300, 301, 302]
 
 
+def test_where_those_do_not_fit_rank_r_holds_less() -> None:
+    sums = readable(Dtype.INT8, Redop.SUM, ranks=11)
+    assert [sums.value(10, index) for index in range(4)] == [10, 11, 12, 13]
+    many = readable(Dtype.INT8, Redop.SUM, ranks=100)
+    assert {many.value(slot, index) for slot in range(100) for index in range(4)} == {0, 1}
+    products = readable(Dtype.INT8, Redop.PRODUCT, ranks=11)
+    assert [products.value(2, index) for index in range(4)] == [1, 1, 2, 2]
+
+
 def test_expected_is_worked_out_from_the_layout() -> None:
-    row = find("all_reduce", Form.TENSOR)
-    layout = row.layout(Position(group_size=3, rank=1), 2)
-    assert expected_values(case("all_reduce", Redop.MAX), layout, 3) == {0: 20, 1: 21}
-    assert expected_values(case("all_reduce", Redop.PRODUCT), layout, 3) == {0: 6, 1: 24}
+    layout = find("all_reduce", Form.TENSOR).layout(Position(group_size=3, rank=1), 2)
+    largest = readable(redop=Redop.MAX, ranks=3, indices=2)
+    assert largest.expected(layout).tolist() == [20, 21]
+    products = readable(redop=Redop.PRODUCT, ranks=3, indices=2)
+    assert products.expected(layout).tolist() == [6, 24]
+
+
+@given(
+    dtype=st.sampled_from(Dtype),
+    redop=st.sampled_from(SHOWN_REDOPS),
+    ranks=st.integers(1, 300),
+    indices=st.integers(1, 8),
+)
+def test_what_is_shown_fits_in_the_dtype(
+    *, dtype: Dtype, redop: Redop, ranks: int, indices: int
+) -> None:
+    """Each value, and each partial result in whatever order: no rounding, no overflow."""
+    shown = readable(dtype, redop, ranks=ranks, indices=indices)
+    largest = 1 if dtype is Dtype.BOOL else LARGEST_EXACT[dtype]
+    for index in range(indices):
+        values = [shown.value(slot, index) for slot in range(ranks)]
+        assert 0 <= min(values) <= max(values) <= largest
+        if redop in (Redop.SUM, Redop.AVG) and dtype is not Dtype.BOOL:
+            assert sum(values) <= largest
+        if redop is Redop.PRODUCT and dtype is not Dtype.BOOL:
+            product = math.prod(values)
+            assert product <= largest or product in (1, 2, 4, 8, 16)
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2])
@@ -110,23 +134,55 @@ def test_only_the_root_has_what_is_reduced_to_it(shown: SuiteRun) -> None:
     assert reduced[0].endswith("(only the root has the result)")
 
 
-def test_a_wrong_result_is_shown_as_such() -> None:
-    """With a group of which nothing but the members is used."""
-    row = find("all_reduce", Form.TENSOR)
-    group = Group(handle=None, members=(0, 1), index=0, slot=1)
-    shown_case = replace(case("all_reduce", Redop.SUM), in_place=True)
-    sources = Sources(
-        scheme=scheme_for(Dtype.FLOAT32, Redop.SUM, 2),
-        seed=1,
-        members=(0, 1),
-        extent=2,
-        device=torch.device("cpu"),
+@pytest.mark.parametrize("dtype", Dtype)
+def test_an_output_is_compared_in_its_dtype(dtype: Dtype) -> None:
+    layout = find("all_gather", Form.TENSOR).layout(Position(group_size=3, rank=1), 3)
+    shown = readable(dtype, ranks=3, indices=1)
+    right = shown.expected(layout)
+    assert right.dtype is torch_dtype(dtype)
+    assert compared(right.clone(), right, shown.bound) is None
+    wrong = right.clone()
+    wrong.view(torch.uint8)[-1] ^= 1
+    mismatch = compared(wrong, right, shown.bound)
+    assert mismatch is not None
+    assert (mismatch.first_offset, mismatch.num_wrong, mismatch.num_checked) == (2, 1, 3)
+    assert mismatch.expected != mismatch.got
+
+
+def test_more_ranks_than_a_narrow_dtype_has_values(tmp_path: Path) -> None:
+    suite = run_suite(
+        tmp_path, ranks=11, mode=Mode.SHOW, operations=("all_reduce",), dtype=Dtype.INT8
     )
-    prepared = prepare(row, shown_case, group=group, count=2, sources=sources)
-    prepared.call.output.copy_(torch.tensor([10.0, 12.0]))
-    assert verdict(prepared, group) == ""
-    prepared.call.output[1] = 13
-    assert verdict(prepared, group) == "  WRONG, expected [10, 12]"
+    assert suite.run.result.exit_code == 0
+    (line,) = [line for line in suite.lines(10) if line.startswith("all_reduce SUM")]
+    assert line.endswith("before [10, 11, 12, 13]  after [55, 66, 77, 88]")
+    assert not any("WRONG" in line for rank in range(11) for line in suite.lines(rank))
+
+
+def test_a_wrong_result_is_shown_and_measured(tmp_path: Path) -> None:
+    program = with_torch("""
+        if rank == 1:
+            right = dist.all_reduce
+            def all_reduce(tensor, *args, **kwargs):
+                right(tensor, *args, **kwargs)
+                if tensor.is_floating_point(): tensor[2] += 1
+            dist.all_reduce = all_reduce
+    """)
+    suite = run_suite(
+        tmp_path, ranks=2, mode=Mode.SHOW, operations=("broadcast", "all_reduce"), program=program
+    )
+    assert suite.run.result.exit_code == 0  # a wrong result is data; the controller judges it
+    assert suite.left == {0, 1}
+    (line,) = [line for line in suite.lines(1) if line.startswith("all_reduce SUM")]
+    assert line.endswith("after [10, 12, 15, 16]  WRONG, expected [10, 12, 14, 16]")
+    assert {record.case.operation for record in suite.measured} == {"all_reduce"}
+    # All ranks report the step, so that it is complete; one has the mismatch.
+    sums = {r.rank: r for r in suite.measured if r.case.redop is Redop.SUM}
+    assert set(sums) == {0, 1}
+    assert sums[0].mismatch is None
+    mismatch = sums[1].mismatch
+    assert mismatch is not None
+    assert (mismatch.first_offset, mismatch.expected, mismatch.got) == (2, "14", "15")
 
 
 def test_unsupported_is_shown_in_the_backends_words(tmp_path: Path) -> None:

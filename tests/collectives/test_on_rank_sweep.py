@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from rankrun.collectives.cases import Form, GroupKind
+from rankrun.collectives.records import Pattern
 from rankrun.collectives.spec import SuiteSpec
 from rankrun.collectives.steps import Topology, enumerate_steps, members
 
-from .ranks import run_suite
+from .ranks import run_suite, with_torch
 
 
 def topology(ranks: int) -> Topology:
@@ -67,7 +68,9 @@ def test_every_specified_element_is_checked(tmp_path: Path) -> None:
         if record.case.group is GroupKind.WORLD and record.case.root is not None:
             assert (record.num_checked > 0) == (record.rank == record.case.root)
         elif is_root and record.case.root is None:
-            assert record.num_checked == record.count
+            # Also after the timed loop, where repeating it leaves the same.
+            is_repeated = record.case.form is Form.TENSOR and record.case.in_place
+            assert record.num_checked == record.count * (1 if is_repeated else 2)
 
 
 @pytest.mark.parametrize("root", [1, 2])
@@ -116,3 +119,99 @@ def test_a_size_beyond_one_period_of_the_inputs(tmp_path: Path) -> None:
     assert suite.run.result.exit_code == 0
     assert suite.wrong == []
     assert max(record.num_checked for record in suite.measured) > 4 * 65521
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("raise TypeError(\"all_reduce() got an unexpected keyword argument 'op'\")", "unexpected"),
+        ("raise RuntimeError('nobody has ever seen these words')", "nobody has ever seen"),
+        ("raise dist.DistBackendError('NCCL error: internal error')", "internal error"),
+        # A refusal in known words, of what every backend does.
+        ("raise RuntimeError('Invalid scalar type')", "which every backend does: Invalid scalar"),
+    ],
+)
+def test_what_is_no_refusal_ends_the_run(change: str, message: str, tmp_path: Path) -> None:
+    program = with_torch(f"""
+        def all_reduce(tensor, *args, group=None, **kwargs):
+            if tensor.dtype == torch.float32: {change}
+            return right(tensor, *args, group=group, **kwargs)
+        right, dist.all_reduce = dist.all_reduce, all_reduce
+    """)
+    suite = run_suite(tmp_path, ranks=2, operations=("broadcast", "all_reduce"), program=program)
+    assert suite.run.result.exit_code == 1
+    assert suite.unsupported == []
+    first = suite.run.result.first_failure
+    assert first is not None
+    words = suite.last_words(first.rank)
+    assert "all_reduce (tensor, in place) float32 sum" in words
+    assert message in words
+
+
+def test_a_refusal_on_one_rank_of_what_all_do_alike_ends_the_run(tmp_path: Path) -> None:
+    """Made before the others wait for this rank: gloo's own checks refuse on all ranks alike."""
+    program = with_torch("""
+        def all_gather(outputs, *args, **kwargs):
+            if rank == 1: raise RuntimeError("Invalid scalar type")
+        dist.all_gather = all_gather
+    """)
+    suite = run_suite(tmp_path, ranks=2, operations=("all_gather",), program=program)
+    assert suite.run.result.exit_code == 1
+    first = suite.run.result.first_failure
+    assert first is not None
+    assert "was refused on some ranks of a group only" in suite.last_words(first.rank)
+
+
+def test_a_timed_call_that_goes_wrong_is_seen(tmp_path: Path) -> None:
+    """The first call is right; those of the timed loop are not."""
+    program = with_torch("""
+        calls = 0
+        def all_to_all_single(output, *args, **kwargs):
+            global calls
+            calls += 1
+            work = right(output, *args, **kwargs)
+            if work: work.wait()
+            if rank == 1 and calls > 2 and output.numel() > 4: output[3] += 1
+            return work
+        right, dist.all_to_all_single = dist.all_to_all_single, all_to_all_single
+    """)
+    suite = run_suite(
+        tmp_path, ranks=2, operations=("all_to_all",), sizes_bytes=(4096,), iterations=3,
+        program=program,
+    )  # fmt: skip
+    assert suite.run.result.exit_code == 0
+    assert {record.rank for record in suite.wrong} == {1}
+    first = suite.wrong[0]
+    assert first.mismatch is not None
+    assert first.mismatch.pattern is Pattern.SINGLE_ELEMENT
+    assert (first.num_wrong, first.num_checked, len(first.times_ns)) == (1, 2 * first.count, 3)
+
+
+def test_a_timed_call_that_does_nothing_is_seen(tmp_path: Path) -> None:
+    program = with_torch("""
+        calls = 0
+        def all_to_all_single(output, *args, **kwargs):
+            global calls
+            calls += 1
+            if calls <= 2 or kwargs["async_op"]: return right(output, *args, **kwargs)
+        right, dist.all_to_all_single = dist.all_to_all_single, all_to_all_single
+    """)
+    suite = run_suite(
+        tmp_path, ranks=2, operations=("all_to_all",), sizes_bytes=(4096,), program=program
+    )
+    first = suite.wrong[0]
+    assert first.mismatch is not None
+    assert first.mismatch.pattern is Pattern.STALE_OUTPUT
+    assert first.num_wrong == first.count
+
+
+@pytest.mark.parametrize("operation", ["gather", "scatter", "all_gather", "reduce_scatter"])
+def test_lists_in_place(operation: str, tmp_path: Path) -> None:
+    suite = run_suite(tmp_path, ranks=3, operations=(operation,), root=1)
+    assert suite.run.result.exit_code == 0
+    assert suite.wrong == []
+    assert suite.unsupported == []
+    lists = [r for r in suite.measured if r.case.form is Form.LIST and r.case.in_place]
+    assert {record.rank for record in lists} == {0, 1, 2}
+    has_result = {1} if operation == "gather" else {0, 1, 2}
+    assert {record.rank for record in lists if record.num_checked} == has_result

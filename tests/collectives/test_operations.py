@@ -4,16 +4,17 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rankrun.cluster.errors import UsageError
 from rankrun.collectives.binding import Call
 from rankrun.collectives.cases import Form
-from rankrun.collectives.layouts import Overlap
+from rankrun.collectives.layouts import Counting, Overlap, Position
 from rankrun.collectives.operations import (
     OPERATIONS,
     Operation,
     bound,
-    busbw_factor,
     find,
     forms_of,
     operation_names,
@@ -94,12 +95,34 @@ def test_unknown_operation_lists_the_known() -> None:
     ],
 )
 def test_bus_factors_of_nccl_tests(name: str, factor: float) -> None:
-    assert busbw_factor(name)(8) == factor
+    for row in forms_of(name):
+        if row.form not in (Form.UNEVEN, Form.UNEVEN_LIST):
+            assert row.bus_factor(8) == factor
 
 
-def test_forms_of_an_operation_share_its_factor() -> None:
-    for row in OPERATIONS:
-        assert row.bus_factor(5) == busbw_factor(row.name)(5)
+PARTITIONED = [
+    row
+    for row in OPERATIONS
+    if row.counting is Counting.PARTS or row.form in (Form.UNEVEN, Form.UNEVEN_LIST)
+]
+
+
+@pytest.mark.parametrize("row", PARTITIONED, ids=lambda row: f"{row.name}-{row.form}")
+@given(n=st.integers(1, 9), root=st.integers(0, 8))
+def test_a_bus_factor_is_the_share_of_the_size_that_crosses_a_link(
+    row: Operation, n: int, root: int
+) -> None:
+    """Of the rank with the most to send or to receive, as the layouts have it."""
+    count = n * max(1, n * (n - 1) // 2)  # all parts are whole
+    places = [Position(group_size=n, rank=rank, root=root % n) for rank in range(n)]
+    sent, received = [0] * n, [0] * n
+    for receiver, place in enumerate(places):
+        for block in row.layout(place, count).blocks:
+            for sender in block.sources:
+                if sender != receiver:
+                    sent[sender] += block.count
+                    received[receiver] += block.count
+    assert row.bus_factor(n) == pytest.approx(max(*sent, *received) / count)
 
 
 def test_in_place_rows_say_how() -> None:

@@ -8,14 +8,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rankrun.collectives.cases import Case, GroupKind
+from rankrun.collectives.faults import FaultKind
 from rankrun.collectives.layouts import Position, true_count
-from rankrun.collectives.on_rank.corruptions import corrupt
-from rankrun.collectives.on_rank.evidence import Result
-from rankrun.collectives.on_rank.faults import FaultKind
 from rankrun.collectives.on_rank.inputs import scheme_for
+from rankrun.collectives.on_rank.misbehaviour import corrupt
 from rankrun.collectives.on_rank.patterns import judge
 from rankrun.collectives.on_rank.reductions import IDEMPOTENT, torch_dtype
 from rankrun.collectives.on_rank.verification import Sources, write_expected
+from rankrun.collectives.on_rank.wrong_block import Result
 from rankrun.collectives.operations import OPERATIONS, Operation, forms_of
 from rankrun.collectives.records import Pattern
 from rankrun.collectives.spec import ELEMENT_BYTES, Dtype, Redop

@@ -126,6 +126,22 @@ def test_show_begins_with_what_is_no_collective() -> None:
     assert {Redop.SUM, Redop.MIN, Redop.MAX} <= shown
 
 
+@given(topologies, st.sampled_from(Mode))
+def test_what_is_no_row_of_the_table_says_so_in_its_form(topology: Topology, mode: Mode) -> None:
+    rows = {(row.name, row.form) for row in OPERATIONS}
+    for step in enumerate_steps(spec(mode=mode), topology):
+        is_scene = step.case.form is Form.SCENE
+        assert is_scene != ((step.case.operation, step.case.form) in rows)
+        assert step_count(step, topology.world_size) >= 0
+        assert not is_scene or step.case.label == f"{step.case.operation} (scene)"
+
+
+def test_lists_are_timed_in_place_too() -> None:
+    steps = enumerate_steps(spec(), FOUR)
+    lists = {s.case.operation for s in steps if s.case.form is Form.LIST and s.case.in_place}
+    assert lists == {"reduce_scatter", "all_gather", "gather", "scatter"}
+
+
 def test_show_reduces_and_scatters_from_a_list() -> None:
     steps = enumerate_steps(spec(mode=Mode.SHOW, operations=("reduce_scatter",)), FOUR)
     assert {step.case.form for step in steps[3:]} == {Form.LIST}

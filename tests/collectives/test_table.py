@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankrun.collectives.cases import Case, Form, GroupKind
+from rankrun.collectives.documents import SuiteFacts
 from rankrun.collectives.fit import fit_cases
 from rankrun.collectives.measurement import Combine, Measurement, Status
 from rankrun.collectives.spec import Dtype, Redop, SuiteSpec
@@ -54,17 +55,26 @@ def result_of(step: Step, *, group_size: int) -> Measurement:
         group_size=min(size, group_size),
         time_us=None if unsupported else 12.3456 + step.size_bytes / 250,
         status=Status.UNSUPPORTED if unsupported else Status.RIGHT,
-        reason="Cannot use ReduceOp.PREMUL_SUM with Gloo" if unsupported else "",
+        reason="Cannot use ReduceOp.PREMUL_SUM with Gloo" if unsupported else None,
         wrong_on=(1, 3) if wrong else (),
     )
 
 
 def whole_table(steps: list[Step], *, group_size: int = 4) -> str:
     spec = SuiteSpec(operations=(), sizes_bytes=SIZES)
+    facts = SuiteFacts(
+        run_id="run",
+        run_folder="/runs/run",
+        target=f"local:{group_size}",
+        world_size=group_size,
+        combine=Combine.AVG,
+        exit_code=0,
+        joined=None,
+    )
     joined = replace(JOINED, world_size=group_size)
     measurements = [result_of(step, group_size=group_size) for step in steps]
     lines = [
-        *preamble(spec, joined, target=f"local:{group_size}", combine=Combine.AVG),
+        *preamble(spec, joined, facts),
         *table_lines(steps, measurements),
         *footer(measurements, fit_cases(measurements)),
     ]
@@ -149,6 +159,23 @@ def test_long_names_widen_their_columns() -> None:
     short_row, long_row = (row_lines([measurement(case)], columns)[0] for case in (CASE, long))
     assert len(short_row) == len(long_row)
     assert len(column_heads(columns)[1]) == len(long_row)
+
+
+def test_the_average_is_one_operations_over_its_sizes_and_placements() -> None:
+    rows = [
+        measurement(GATHER, 1000, time_us=1.0),  # 1 GB/s, times 3/4
+        measurement(GATHER_IN_PLACE, 1000, time_us=0.5),
+        measurement(GATHER, 3000, time_us=1.0),
+        measurement(CASE, 1000, time_us=1.0),
+        measurement(replace(CASE, group=GroupKind.HALVES), 1000, time_us=1e-3, group_size=2),
+        measurement(replace(CASE, asynchronous=True), 1000, time_us=1e-3),
+        measurement(UNEVEN, 1000, time_us=1e-3),
+    ]
+    averages = [line for line in footer(rows, []) if "Avg bus bandwidth" in line]
+    assert averages == [
+        "# Avg bus bandwidth    : 1.5        all_gather (tensor)",
+        "# Avg bus bandwidth    : 1.5        all_reduce (tensor)",
+    ]
 
 
 @given(st.floats(1e-3, 1e9))

@@ -1,6 +1,12 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten
 
 from rankrun.collectives.layouts import Block, Position, true_count
 from rankrun.collectives.on_rank.inputs import PERIOD, scheme_for
@@ -8,6 +14,7 @@ from rankrun.collectives.on_rank.reductions import torch_dtype
 from rankrun.collectives.on_rank.verification import (
     TILE_PERIODS,
     Sources,
+    as_bytes,
     count_wrong,
     differs,
     expected_at,
@@ -93,6 +100,65 @@ def test_references_are_kept_for_the_next_size_of_a_case() -> None:
     assert larger.period((2,)) is period
     other = sources_of(Dtype.FLOAT32, Redop.MAX, 4, 2 * PERIOD).keeping(large)
     assert other.period((2,)) is not period
+
+
+FLOAT8 = (Dtype.FLOAT8_E4M3FN, Dtype.FLOAT8_E5M2)
+VIEWS = {"view", "slice", "expand", "select", "detach", "as_strided", "alias", "split"}
+# Making a reference, on the CPU: memory, and conversion from and to wider types.
+CONVERSIONS = {"empty", "lift_fresh", "_to_copy"}
+
+
+class Float8Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes what is done to tensors of float8: devices have few kernels for them."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        touched, _ = tree_flatten((args, kwargs, result))
+        tensors = [item for item in touched if isinstance(item, torch.Tensor)]
+        if any(t.is_floating_point() and t.element_size() == 1 for t in tensors):
+            self.names.add(func.overloadpacket.__name__)
+        return result
+
+
+@pytest.mark.parametrize("dtype", FLOAT8)
+@pytest.mark.parametrize("redop", [None, Redop.AVG])  # of three ranks, an average has a bound
+def test_float8_is_moved_and_compared_as_bytes(dtype: Dtype, redop: Redop | None) -> None:
+    count = PERIOD + 100
+    sources = replace(sources_of(dtype, redop, 3, 2 * count), premultiplied=True)
+    slots = (1,) if redop is None else (0, 1, 2)
+    block = Block(offset=5, count=count, source_offset=33, sources=slots, reduced=redop is not None)
+    output = torch.empty(count + 5, dtype=torch_dtype(dtype))
+    sources.period(slots, reduced=block.reduced)  # built on the CPU, whatever the device
+    sources.period((1,))
+    with Float8Operations() as done:
+        sources.fill(output, 1)
+        poison(output, [block], sources)
+        assert count_wrong(output, block, sources) == count
+        write_expected(output, [block], sources)
+        as_bytes(output)[77] ^= 0x40
+        assert count_wrong(output, block, sources) == 1
+        assert wrong_offsets(output, block, sources, limit=100).tolist() == [77]
+    assert done.names <= VIEWS | CONVERSIONS
+
+
+@pytest.mark.parametrize("dtype", FLOAT8)
+def test_the_values_of_float8_are_looked_up(dtype: Dtype) -> None:
+    every = torch.arange(256).to(torch.uint8).view(torch_dtype(dtype))
+    number = every.to(torch.float32).isfinite()
+    assert torch.equal(differs(every, every, 0.5), ~number)
+    zero = torch.zeros(256).to(torch_dtype(dtype))
+    near = every.to(torch.float64).abs() <= 0.5
+    assert torch.equal(differs(every, zero, 0.5), ~near)
 
 
 def test_a_bool_of_two_is_no_true() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from rankrun.jobs.outcomes import End
 from rankrun.jobs.plan import Limits
 
-from .running import WhenSaid, python, run_local
+from .running import WhenSaid, python, run_local, start_controller, survivors
 
 WAIT = "import time; time.sleep(600)"
 
@@ -172,3 +173,19 @@ def test_a_crash_without_words_shows_where(tmp_path: Path) -> None:
     run = run_local(tmp_path / "run", program, ranks=1)
     assert "Fatal Python error: Segmentation fault" in run.result.findings[0].message
     assert any("in culprit" in evidence.text for evidence in run.result.findings[0].evidence)
+
+
+@pytest.mark.parametrize("limit", range(24, 34))
+def test_too_few_files_for_so_many_ranks(tmp_path: Path, limit: int) -> None:
+    """Wherever in the start of a rank the agent runs out of them."""
+    controller = start_controller(
+        tmp_path,
+        ("true",),
+        ranks=8,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)),
+    )
+    code, _, err = controller.end()
+    assert code == 126, err
+    assert "could not be started: cannot execute 'true': Too many open files" in err
+    assert "raise ulimit -n" in err
+    assert survivors(controller.run_id) == []

@@ -232,7 +232,7 @@ def test_the_first_request_counts(supervise: Supervised) -> None:
 def test_stacks_that_do_not_come_are_not_awaited_for_ever(
     supervise: Supervised, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rankrun.jobs.supervisor.STACKS_S", 0.0)
+    monkeypatch.setattr("rankrun.jobs.supervise.STACKS_S", 0.0)
     job = FakeJob([[started(0), started(1)], [], [], []])
     assert supervise(job, FakeObserver(stop_at=1, want_stacks=True)).exit_code == 42
     assert job.calls[1].startswith("stop")
@@ -241,7 +241,7 @@ def test_stacks_that_do_not_come_are_not_awaited_for_ever(
 def test_a_job_that_does_not_end_is_closed(
     supervise: Supervised, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rankrun.jobs.supervisor.OVERTIME_S", 0.0)
+    monkeypatch.setattr("rankrun.jobs.supervise.OVERTIME_S", 0.0)
     job = FakeJob([[started(0), started(1)]], obeys=False)
     result = supervise(job, FakeObserver(stop_at=2), limits=Limits(grace_s=0))
     assert result.exit_code == 42
@@ -254,10 +254,55 @@ def test_a_broken_observer_leaves_no_job_behind(supervise: Supervised) -> None:
         def on_event(self, event: Event) -> Iterable[Event]:
             raise ZeroDivisionError
 
-    job = FakeJob([[started(0)]])
-    with pytest.raises(ZeroDivisionError):
-        supervise(job, Broken())
-    assert job.calls == ["close"]
+    job = FakeJob(
+        [[started(0), started(1)]], at_end=[output(1, b"last\n"), exited(0, -15, stopped=True)]
+    )
+    looker = FakeObserver()
+    result = supervise(job, Broken(), looker, limits=Limits(grace_s=1))
+    assert job.calls == ["stop 1: rankrun itself failed: ZeroDivisionError", "close"]
+    assert result.exit_code == 3
+    (finding,) = result.findings
+    assert finding.cause == "internal-error"
+    assert "rankrun itself failed (Broken): ZeroDivisionError" in finding.message
+    assert any("in on_event" in evidence.text for evidence in finding.evidence)
+    # The others saw everything, and the folder is whole.
+    assert output(1, b"last\n") in looker.seen
+    assert supervise.folder.log(1, "stdout").read_bytes() == b"last\n"
+    assert supervise.folder.read_json(supervise.folder.summary)["exit_code"] == 3
+    for path in (supervise.folder.outcomes, supervise.folder.findings):
+        assert path.exists()
+
+
+def test_a_broken_search_for_findings_loses_no_results(supervise: Supervised) -> None:
+    class Broken(FakeObserver):
+        def findings(self) -> Sequence[Finding]:
+            raise ZeroDivisionError
+
+    job = FakeJob([[started(0), started(1)], [exited(0), exited(1)]])
+    result = supervise(job, Broken())
+    assert (result.exit_code, result.findings[0].cause) == (3, "internal-error")
+    assert {outcome.end for outcome in result.outcomes} == {End.COMPLETED}
+
+
+def test_an_echo_that_fails_ends_the_run_and_loses_no_output(tmp_path: Path) -> None:
+    def broken(line: str) -> None:
+        raise ZeroDivisionError(line)
+
+    folder = RunFolder.create(tmp_path / "run")
+    job = FakeJob([[started(0), started(1), output(0, b"held")], [output(1, b"a line\n")]])
+    plan = local_plan(folder.path, ("true",), limits=NO_LIMITS)
+    result = run_job(plan, folder=folder, echo=broken, launcher=FakeLauncher(job))
+    assert (result.exit_code, result.findings[0].cause) == (3, "internal-error")
+    assert folder.log(0, "stdout").read_bytes() == b"held"
+    assert folder.read_json(folder.summary)["exit_code"] == 3
+
+
+def test_a_deadline_counts_from_the_start_of_the_whole_run(supervise: Supervised) -> None:
+    limits = Limits(deadline_s=3600).after(1800).after(1801)
+    job = FakeJob([[started(0), started(1)], []], on_stacks=[stacks(0), stacks(1)])
+    result = supervise(job, limits=limits)
+    assert result.exit_code == 124
+    assert "did not end within 3600 s" in result.findings[0].message
 
 
 def test_the_environment_is_written_when_the_port_is_known(supervise: Supervised) -> None:

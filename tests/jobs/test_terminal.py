@@ -1,7 +1,10 @@
 import io
+import os
 import re
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 
@@ -142,6 +145,80 @@ def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert coloured
     assert not plain
+
+
+def test_a_full_disk_is_told_once_and_ends_nothing() -> None:
+    err = io.StringIO()
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        terminal = Terminal(out=full, err=err)
+        for _ in range(3):
+            terminal.line("a row")
+        terminal.close()
+        terminal.line("another")
+        terminal.close()
+    told = "rankrun: standard output cannot be written: No space left on device\n"
+    assert err.getvalue() == told
+    assert terminal.failure is not None
+
+
+def test_a_reader_who_has_had_enough_is_no_failure() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    err = io.StringIO()
+    with os.fdopen(writer, "w", encoding="utf-8") as pipe:
+        terminal = Terminal(out=pipe, err=err)
+        terminal.line("a row")
+        terminal.close()
+    assert (terminal.failure, err.getvalue()) == (None, "")
+
+
+def test_a_reader_that_takes_nothing_is_waited_for_at_the_end_only() -> None:
+    reader, writer = os.pipe()
+    row = "x" * 1023
+    with os.fdopen(writer, "w", encoding="utf-8") as pipe:
+        terminal = Terminal(out=pipe, err=io.StringIO())
+        for _ in range(2000):  # more than the pipe and LineWriter's own bound hold
+            terminal.line(row)
+        received: list[str] = []
+        with os.fdopen(reader, encoding="utf-8") as lines:
+            thread = threading.Thread(target=lambda: received.extend(lines))
+            thread.start()
+            terminal.close()
+            pipe.close()
+            thread.join()
+    assert received == [row + "\n"] * 2000
+
+
+def test_one_pipe_for_both_keeps_their_order() -> None:
+    reader, writer = os.pipe()
+    with (
+        os.fdopen(writer, "w", encoding="utf-8") as out,
+        os.fdopen(writer, "w", closefd=False) as err,
+    ):
+        terminal = Terminal(out=out, err=err)
+        for number in range(200):
+            terminal.line(f"line {number}")
+            terminal.note(f"note {number}")
+        terminal.close()
+    with os.fdopen(reader, encoding="utf-8") as lines:
+        read = lines.read().splitlines()
+    assert read == [f"{kind} {n}" for n in range(200) for kind in ("line", "note")]
+
+
+@pytest.mark.usefixtures("plain_colours")
+def test_a_terminal_that_vanishes_ends_nothing() -> None:
+    master, slave = os.openpty()
+    with os.fdopen(slave, "w", encoding="utf-8") as screen:
+        clock = Clock()
+        terminal = Terminal(out=screen, err=screen, clock=clock)
+        terminal.progress(state())
+        os.close(master)
+        for done in range(3):
+            clock.now_s += REDRAW_S
+            terminal.progress(state(done=done))
+            terminal.line("a row")
+            terminal.note("a note")
+        terminal.close()
 
 
 def test_rich_is_loaded_only_where_it_shows() -> None:

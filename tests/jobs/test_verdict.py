@@ -30,6 +30,19 @@ def test_all_is_well() -> None:
     assert render_verdict(result) == "all 2 ranks completed\n"
 
 
+def test_of_hundreds_of_leftovers_some_are_named() -> None:
+    notes = [
+        HostEvent(time_s=1.0, host="a", what="leftover-ended", detail=f"pid {n} (sh)")
+        for n in range(300)
+    ]
+    (finding,) = judge(facts(outcome(0), notes=tuple(notes))).findings
+    assert finding.message.endswith(
+        ": " + ", ".join(f"pid {n} (sh)" for n in range(8)) + " and 292 more"
+    )
+    (finding,) = judge(facts(outcome(0), notes=tuple(notes[:8]))).findings
+    assert finding.message.endswith("pid 7 (sh)")
+
+
 def test_the_earliest_is_the_culprit() -> None:
     late = outcome(0, End.FAILED, ended_s=9.0, code=2)
     early = outcome(1, End.FAILED, ended_s=8.0, code=7)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 GOLDEN = Path(__file__).parent.parent / "golden"
-RANKRUN = [sys.executable, "-m", "rankrun.scripts.main"]
+RANKRUN = [sys.executable, "-m", "rankrun"]
 PLAIN = {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1", "GITHUB_ACTIONS": "", "FORCE_COLOR": ""}
 
 
@@ -59,6 +59,15 @@ def test_help_has_examples(command: str, tmp_path: Path) -> None:
         (["suite", "--show", "--matrix"], "--show and --matrix: give one"),
         (["suite", "--nccl", "DEBUG"], "--nccl 'DEBUG': write KEY=VALUE"),
         (["suite", "--toggle", "a b"], "--toggle"),
+        (["suite", "--toggle", ""], "--toggle"),
+        (["suite", "-e", "9999T"], "at most 1024T"),
+        (["suite", "-n", "1000001"], "1000000"),
+        (["suite", "-w", "1000001"], "1000000"),
+        (["suite", "--budget", "inf"], "--budget"),
+        (["suite", "--op-deadline", "nan"], "--op-deadline"),
+        (["suite", "--start-deadline", "1e300"], "--start-deadline"),
+        (["launch", "--deadline", "inf", "--", "true"], "--deadline"),
+        (["launch", "--grace", "inf", "--", "true"], "--grace"),
         (["suite", "--json", "no/such/x.json"], "there is no folder no/such"),
         (["suite", "--json", "."], "is a folder"),
         (["suite", "--json", "-", "--csv", "-"], "only one of them"),
@@ -82,6 +91,93 @@ def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
     assert done.returncode == 3
     assert "is no run folder of rankrun suite" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+PRINTING = [["env", "-t", "local:2"], ["suite", "--dry-run"], ["launch", "--dry-run", "x"], ["-h"]]
+
+
+def redirected(
+    redirection: str, *arguments: str, cwd: Path, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["sh", "-c", f'"$@" {redirection}', "sh", *RANKRUN, *arguments],
+        cwd=cwd,
+        env={**os.environ, **PLAIN, **variables},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("arguments", PRINTING)
+@pytest.mark.parametrize("redirection", [">/dev/full", ">&-", "<&- >&-"])
+def test_what_cannot_be_printed_is_said(
+    arguments: list[str], redirection: str, tmp_path: Path
+) -> None:
+    done = redirected(redirection, *arguments, cwd=tmp_path, PYTHONUNBUFFERED="")
+    assert done.returncode == 3
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("rankrun: standard output cannot be written: ")
+
+
+@pytest.mark.parametrize("arguments", PRINTING[:3])
+def test_nobody_has_to_read_to_the_end(arguments: list[str], tmp_path: Path) -> None:
+    done = redirected("| :; exit 0", *arguments, cwd=tmp_path)
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full", "<&- >&- 2>&-", ">/dev/full"])
+def test_a_rank_s_code_comes_through_closed_and_full_streams(
+    redirection: str, tmp_path: Path
+) -> None:
+    argv = ["launch", "-t", "local:2", "--", "sh", "-c", "echo said; exit 5"]
+    done = redirected(redirection, *argv, cwd=tmp_path)
+    assert done.returncode == 5
+    assert "Traceback" not in done.stderr
+    (run,) = (tmp_path / "rankrun-runs").iterdir()
+    assert json.loads((run / "summary.json").read_text())["exit_code"] == 5
+    assert {log.read_text() for log in run.glob("ranks/*.stdout.log")} <= {"said\n", ""}
+
+
+@pytest.mark.parametrize("redirection", [">&-", ">/dev/full", "<&- >&- 2>&-", "| :; exit 0"])
+def test_a_suite_goes_on_where_nobody_sees_its_table(redirection: str, tmp_path: Path) -> None:
+    argv = ["suite", "-t", "local:2", "--ops", "barrier", "-b", "8", "-e", "8", "--json", "a.json"]
+    done = redirected(redirection, *argv, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert json.loads((tmp_path / "a.json").read_text())["exit_code"] == 0
+
+
+def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    program = "from rankrun.__main__ import main; main()"  # python -m needs the directory itself
+    argv = [
+        "sh",
+        "-c",
+        'cd gone && rmdir ../gone && exec "$@"',
+        "sh",
+        sys.executable,
+        "-c",
+        program,
+    ]
+    done = subprocess.run([*argv, "env"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[-1].startswith("rankrun: the working directory is gone")
+    assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_while_the_command_line_still_loads(tmp_path: Path) -> None:
+    """A module that is imported on the way stands in for the moment."""
+    (tmp_path / "typer.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGINT)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "rankrun", "env"],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 @pytest.mark.parametrize(

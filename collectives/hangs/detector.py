@@ -7,18 +7,18 @@ still for too long, and says who arrived and who did not.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..cluster.diagnosis.findings import Finding
-from ..cluster.errors import ExitCode
-from ..jobs.events import Event, HostProgress, Progress, RankExited, RankStacks, RankStarted
-from ..jobs.observers import StopRequest
-from ..jobs.wording import format_ranks
-from . import hang_findings
+from ...cluster.diagnosis.findings import Finding
+from ...cluster.errors import ExitCode
+from ...jobs.events import Event, HostProgress, Progress, RankExited, RankStacks, RankStarted
+from ...jobs.observers import StopRequest
+from ...jobs.wording import format_ranks
+from ..assembly import Assembly
+from ..spec import START_UP_S
+from ..steps import Step, Topology, members
+from . import findings as hang_findings
 from .arrivals import Picture, read_arrivals
-from .assembly import Assembly
-from .hang_findings import step_label
-from .spec import START_UP_S
+from .findings import step_label
 from .stack_reading import Doing, read_stacks
-from .steps import Step, Topology, members
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

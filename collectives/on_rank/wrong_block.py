@@ -1,4 +1,4 @@
-"""A wrong result laid out for the recognisers of `patterns`: a sample of it, and who gave what."""
+"""A result and its first wrong block: a sample of it, and who gave what, for `patterns`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from ..layouts import Block, Layout, Overlap
 from ..records import Pattern
 from ..spec import Dtype, Redop
 from .reductions import FOLDS, finished, to_elements
-from .verification import Sources, differs, expected_at, poison_value, wrong_offsets
+from .verification import Sources, as_bytes, differs, expected_at, poison_value, wrong_offsets
 
 # Wrong elements looked at, and elements of all kinds beside them.
 SAMPLE = 512
 # So many wrong elements that a supposition explains are no coincidence.
 CONVINCING = 8
 
-Finding: TypeAlias = tuple[Pattern, str]
+Recognised: TypeAlias = tuple[Pattern, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,8 @@ class Result:
 
     def found(self, offsets: Tensor) -> Tensor:
         """The output at these offsets, on the CPU."""
-        return self.output[offsets.to(self.output.device)].cpu()
+        held = as_bytes(self.output)[offsets.to(self.output.device)].cpu()
+        return held.view(self.output.dtype)
 
     def before(self, offsets: Tensor) -> Tensor:
         """What the output held before the call: the input when in place, else the poison."""
@@ -121,7 +122,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class WrongBlock:
     """The first wrong block: a sample of its wrong elements, and the extent of it all.
 
     `probed` are elements of the block, wrong and right, that a supposition about few wrong
@@ -130,7 +131,7 @@ class Evidence:
 
     result: Result
     block: Block
-    wrong: View
+    sample: View
     got: Tensor
     probed: View
     num_wrong: int
@@ -144,7 +145,7 @@ class Evidence:
     @property
     def first_offset(self) -> int:
         """Where the first wrong element is."""
-        return int(self.wrong.offsets[0])
+        return int(self.sample.offsets[0])
 
     def rank(self, slot: int) -> int:
         """A rank's number in the whole run."""
@@ -153,7 +154,7 @@ class Evidence:
     def explains(self, suppose: Callable[[View], Tensor]) -> bool:
         """Whether the output is what this function says it is."""
         bound = self.sources.bound
-        if differs(self.got, suppose(self.wrong), bound).any():
+        if differs(self.got, suppose(self.sample), bound).any():
             return False
         if len(self.got) >= CONVINCING:
             return True
@@ -161,17 +162,17 @@ class Evidence:
         return not differs(found, suppose(self.probed), bound).any()
 
 
-def gather_evidence(result: Result, counts: Sequence[int]) -> Evidence:
+def wrong_block_of(result: Result, counts: Sequence[int]) -> WrongBlock:
     """What there is to see; `counts` are the wrong elements of each of `result.blocks`."""
     wrong_blocks = tuple(number for number, count in enumerate(counts) if count)
     block = result.blocks[wrong_blocks[0]]
-    wrong = wrong_offsets(result.output, block, result.sources, limit=SAMPLE)
-    probed = _spread(block, around=int(wrong[0]))
-    return Evidence(
+    sample = wrong_offsets(result.output, block, result.sources, limit=SAMPLE)
+    probed = _spread(block, around=int(sample[0]))
+    return WrongBlock(
         result=result,
         block=block,
-        wrong=View(block, wrong, result.sources),
-        got=result.found(wrong),
+        sample=View(block, sample, result.sources),
+        got=result.found(sample),
         probed=View(block, probed, result.sources),
         num_wrong=sum(counts),
         wrong_blocks=wrong_blocks,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ..cluster.diagnosis.findings import (
+from ...cluster.diagnosis.findings import (
     Confidence,
     Evidence,
     Finding,
@@ -10,12 +10,12 @@ from ..cluster.diagnosis.findings import (
     Subject,
     SubjectKind,
 )
-from ..cluster.units import format_size
-from ..jobs.events import RankExited
-from ..jobs.wording import format_ranks
+from ...cluster.units import format_size
+from ...jobs.events import RankExited
+from ...jobs.wording import format_ranks
+from ..steps import Step
 from .arrivals import Arrivals, Picture
 from .stack_reading import Doing
-from .steps import Step
 
 COLLECTIVE_HANG = "collective-hang"
 COLLECTIVE_STUCK = "collective-stuck"
@@ -114,7 +114,7 @@ def _silent(silent: Sequence[int], where: str, doing: Mapping[int, Doing]) -> Fi
         subject=_subject(silent),
         message=(
             f"{where}: {format_ranks(silent)} did not answer a request for stacks "
-            f"({doing[silent[0]].words}); the others wait"
+            f"({doing[silent[0]].words or 'its host says nothing of it'}); the others wait"
         ),
         remedy=(
             "A stopped process goes on after kill -CONT; one in uninterruptible sleep waits for "
@@ -242,7 +242,7 @@ def stack_evidence(doing: Mapping[int, Doing], first: Sequence[int] = ()) -> Ite
             continue
         shown = " < ".join(map(str, what.frames[:_FRAMES_SHOWN]))
         yield Evidence(
-            text=f"rank {rank}: {shown or what.words}",
+            text=f"rank {rank}: {shown or what.words or 'no stacks'}",
             file=f"ranks/{rank}.stacks.txt",
             line=what.frames[0].text_line if what.frames else 1,
         )

@@ -39,14 +39,14 @@ class Doing:
     `frames` are those of its main thread, innermost first. `collective` is the function of
     torch.distributed that it was in; None outside of any. `agreeing`: that call belongs to the
     suite itself, which agrees with the other ranks between calls under test. `silent`: the
-    process did not answer, `words` then has what the kernel says of it.
+    process did not answer, `words` then has what the kernel says of it; None: nothing.
     """
 
     frames: tuple[Frame, ...]
     collective: str | None
     agreeing: bool
     silent: bool
-    words: str = ""
+    words: str | None = None
 
 
 def read_stacks(text: str) -> Doing:
@@ -65,7 +65,7 @@ def read_stacks(text: str) -> Doing:
         collective=collective,
         agreeing=any(frame.file.endswith(_CONTROL) for frame in frames),
         silent=text.startswith(_SILENT),
-        words=lines[1] if len(lines) > 1 else "".join(lines[:1]),
+        words=next(iter(lines[1:] or lines), None),
     )
 
 

@@ -3,7 +3,7 @@
 Folded: however many sizes, forms and ranks saw the same, it is said once.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from ..cluster.units import format_size
 from ..jobs.wording import format_ranks
 from .cases import Case
 from .measurement import Measurement, RankMismatch, Status
-from .records import Mismatch
+from .records import Measured, Mismatch, Unsupported
 from .steps import Step
 
 WRONG_RESULT = "wrong-result"
@@ -20,6 +20,7 @@ UNSUPPORTED = "unsupported"
 MALFORMED_RECORD = "malformed-record"
 NOT_WRITTEN = "measurements-not-written"
 INCOMPLETE = "suite-incomplete"
+ANOTHER_STEP = "another-step"
 
 _MAX_EVIDENCE = 6
 
@@ -103,14 +104,14 @@ def mismatch_line(wrong: RankMismatch, size_bytes: int) -> str:
 
 def unsupported_notes(measurements: Iterable[Measurement], backend: str) -> list[Finding]:
     """One note per distinct refusal, with the cases it met."""
-    by_reason: dict[str, dict[str, None]] = defaultdict(dict)
+    by_reason: dict[str | None, dict[str, None]] = defaultdict(dict)
     for measured in measurements:
         if measured.status is Status.UNSUPPORTED:
             by_reason[measured.reason][measured.case.label] = None
     return [_unsupported(reason, list(cases), backend) for reason, cases in by_reason.items()]
 
 
-def _unsupported(reason: str, cases: Sequence[str], backend: str) -> Finding:
+def _unsupported(reason: str | None, cases: Sequence[str], backend: str) -> Finding:
     shown = ", ".join(cases[:3]) + (f" and {len(cases) - 3} more" if len(cases) > 3 else "")
     return Finding(
         cause=UNSUPPORTED,
@@ -138,6 +139,19 @@ def malformed_record(rank: int, line: bytes, reason: str, num_lines: int) -> Fin
     )
 
 
+def another_step(record: Measured | Unsupported, step: Step | None) -> Finding:
+    """A rank counts its steps otherwise than the controller."""
+    here = f"is {step.case.label}" if step else "does not exist"
+    return Finding(
+        cause=ANOTHER_STEP,
+        severity=Severity.ERROR,
+        subject=Subject(kind=SubjectKind.RANK, name=str(record.rank)),
+        message=f"rank {record.rank} reported {record.case.label} as step {record.step}, which "
+        f"{here} here; what it reported so does not count",
+        remedy="The ranks must run the same rankrun as the controller: compare rankrun --version",
+    )
+
+
 def not_written(path: Path, error: OSError) -> Finding:
     """The measurements could not be kept."""
     return Finding(
@@ -158,3 +172,16 @@ def incomplete(steps: Sequence[Step]) -> Finding:
         message=f"{len(steps)} step(s) were not reported by all ranks, first {steps[0].case.label}",
         remedy="See ranks/N.stderr.log; a rank that leaves early or another rankrun does this",
     )
+
+
+def achieved(measurements: Sequence[Measurement], *, world_size: int) -> str | None:
+    """What a run without failures says for itself; None if it measured nothing."""
+    counts = Counter(measured.status for measured in measurements)
+    if not counts:
+        return None
+    parts = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status])
+    return f"{_amount(len(measurements), 'result')} on {_amount(world_size, 'rank')}: {parts}"
+
+
+def _amount(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

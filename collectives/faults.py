@@ -1,14 +1,14 @@
 """Faults on request: a self-test of the alarms (`rankrun suite --fault hang:rank=2`).
 
-Read by the command line too, so torch is not imported here.
+Read by the command line and by the ranks; `on_rank.misbehaviour` is what commits them.
 """
 
 from dataclasses import dataclass
 
-from ...cluster.compat import StrEnum
-from ...cluster.errors import UsageError, valid_values
-from .. import operations
-from ..steps import Step
+from ..cluster.compat import StrEnum
+from ..cluster.errors import UsageError, valid_values
+from . import operations
+from .steps import Step
 
 LATE_S = 2.0
 

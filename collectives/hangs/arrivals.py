@@ -8,8 +8,8 @@ outside a call it has not arrived; inside one with everybody else, the call itse
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..cluster.compat import StrEnum
-from ..jobs.events import Progress
+from ...cluster.compat import StrEnum
+from ...jobs.events import Progress
 
 
 class Picture(StrEnum):
