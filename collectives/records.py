@@ -64,7 +64,8 @@ class Measured:
 
     `size_bytes` is S as nccl-tests counts it, `count` its elements; `group_size` the ranks of
     the group this rank was in, `members` their global ranks. `mismatch` is None when the result
-    was right or, with `num_checked` 0, not checked.
+    was right or, with `num_checked` 0, not checked. Elements count once after the first call and,
+    where timed calls leave the same result, once more after those.
     """
 
     kind: Literal["measured"] = "measured"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..cluster.diagnosis.findings import Severity
 from ..cluster.errors import ExitCode
+from ..jobs.events import Stream
 from ..jobs.launchers import Launcher
 from ..jobs.outcomes import RunResult
 from ..jobs.results import write_results
@@ -109,13 +110,17 @@ def launch_steps(
     except OSError as error:
         raise folder.error("write", path, error) from error
     is_show = request.spec.mode is Mode.SHOW
+
+    def echo(line: str, stream: Stream) -> None:
+        """The lines of --show are the result; what else ranks say is not."""
+        (display.line if is_show and stream == "stdout" else display.note)(line)
+
     try:
         result = watch_job(
             plan.launch,
             folder=folder,
             observers=(collector, hangs, ProgressReporter(assembly, plan.steps, display)),
-            # The lines of --show are the result; what ranks say in a sweep is not.
-            echo=display.line if is_show else display.note,
+            echo=echo,
             launcher=launcher,
         )
         collector.end()

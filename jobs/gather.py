@@ -32,7 +32,8 @@ MAX_TEXT_BYTES = 4 << 10
 _FLUSH_BYTES = 64 << 10
 _STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 
-Echo = Callable[[str], None]
+# A finished line, and which of the rank's streams it came from.
+Echo = Callable[[str, Stream], None]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -141,7 +142,7 @@ class Gatherer:
         if self._echo is not None:
             self._hosts[event.rank] = event.host
             lines = self._lines.setdefault(key, LineAssembler())
-            self._show(event.rank, lines.feed(event.data, event.time_s))
+            self._show(event.rank, event.stream, lines.feed(event.data, event.time_s))
 
     def _on_other(self, event: Event) -> None:
         if isinstance(event, RankStarted):
@@ -160,14 +161,14 @@ class Gatherer:
         for stream in _STREAMS:
             lines = self._lines.pop((rank, stream), None)
             if lines is not None:
-                self._show(rank, lines.flush())
+                self._show(rank, stream, lines.flush())
 
-    def _show(self, rank: int, lines: list[bytes]) -> None:
+    def _show(self, rank: int, stream: Stream, lines: list[bytes]) -> None:
         if self._echo is None:
             return
         prefix = f"[{self._hosts[rank]}:{rank}] " if self._many_hosts else f"[{rank}] "
         for line in visible_lines(lines, colour=self._colour):
-            self._echo(prefix + line)
+            self._echo(prefix + line, stream)
 
     def _flush_outputs(self) -> None:
         for output in self._outputs.values():

@@ -47,6 +47,16 @@ def has_no_reader(error: OSError) -> bool:
     return error.errno == errno.EPIPE
 
 
+def same_file(one: TextIO | None, other: TextIO | None) -> bool:
+    """Whether both streams lead to one place, as after `2>&1`."""
+    if one is None or other is None:
+        return False
+    try:
+        return os.path.sameopenfile(one.fileno(), other.fileno())
+    except (OSError, ValueError):
+        return False
+
+
 def _is_open(descriptor: int) -> bool:
     try:
         os.fstat(descriptor)

@@ -63,7 +63,7 @@ def watch_job(
     """Run a plan to its end; `write_results` is left to who has more to say about it.
 
     `observers` see every event; one that raises ends the run with a finding. `echo` gets each
-    finished line of the ranks, with its prefix, and with the ranks' own colours if `colour`.
+    finished line of the ranks with its prefix and its stream, in their own colours if `colour`.
     `launcher` stands in for the plan's own. On the main thread SIGINT, SIGTERM and SIGHUP end
     the run in order; a second one kills at once.
 

@@ -5,15 +5,14 @@ lines are written above it. rich is imported when the first progress is shown, n
 honours NO_COLOR and TERM=dumb. Elsewhere a plain line now and then says how far a run is.
 """
 
-import os
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from .echo import LineWriter
-from .streams import abandon, has_no_reader, write_text
+from .echo import LAST_PATIENCE_S, LineWriter
+from .streams import abandon, has_no_reader, same_file, write_text
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -93,7 +92,7 @@ class Terminal:
         self.failure: OSError | None = None
         self._out_writer = _background_writer(self._out)
         self._err_writer = (
-            self._out_writer if _same_file(self._out, self._err) else _background_writer(self._err)
+            self._out_writer if same_file(self._out, self._err) else _background_writer(self._err)
         )
 
     def line(self, text: str) -> None:
@@ -131,7 +130,7 @@ class Terminal:
         """Take the progress line away, and see that all is shown. Can be written to again."""
         self._erase()
         if self._out_writer is not None:
-            self._out_writer.wait(None)
+            self._out_writer.wait(LAST_PATIENCE_S)
             self._tell(self._out_writer.failure)
         if self._err_writer is not None:
             self._err_writer.wait()
@@ -182,13 +181,6 @@ def _background_writer(stream: TextIO) -> LineWriter | None:
         return LineWriter(stream.fileno(), encoding=stream.encoding)
     except (OSError, ValueError):
         return None
-
-
-def _same_file(one: TextIO, other: TextIO) -> bool:
-    try:
-        return os.path.sameopenfile(one.fileno(), other.fileno())
-    except (OSError, ValueError):
-        return False
 
 
 def _renderable(state: ProgressState) -> "Table":

@@ -55,9 +55,8 @@ def test_the_wheel_holds_every_module_once(distributions: tuple[Path, Path]) -> 
         for layer in ("cluster", "jobs", "collectives", "scripts")
         for path in (ROOT / layer).rglob("*.py")
     }
-    assert expected | {"rankrun/__init__.py", "rankrun/py.typed"} == {
-        name for name in names if ".dist-info/" not in name
-    }
+    top = {f"rankrun/{name}" for name in ("__init__.py", "__main__.py", "py.typed")}
+    assert expected | top == {name for name in names if ".dist-info/" not in name}
     assert len(names) == len(set(names))
 
 

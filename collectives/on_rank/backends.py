@@ -85,14 +85,23 @@ class Gpus(Protocol):
         """What it is; newer versions of torch give its `uuid`."""
 
 
-def own_facts(device: Device, gpus: Gpus, environment: Mapping[str, str] = os.environ) -> RankFacts:
+def may_use_gpus(spec: SuiteSpec) -> bool:
+    """Whether `choose` may come to a GPU, whatever the ranks have."""
+    if spec.device is Device.AUTO:
+        return spec.backend is not Backend.GLOO
+    return spec.device is Device.CUDA
+
+
+def own_facts(
+    spec: SuiteSpec, gpus: Gpus, environment: Mapping[str, str] = os.environ
+) -> RankFacts:
     """What this rank has; no GPU is touched where the run is to do without.
 
     Its GPU is made the current one before anything else is asked of CUDA: what sets CUDA up does
     so on the current GPU, which for all ranks of a host would be the first.
     """
     host, local_rank = socket.gethostname(), int(environment.get("LOCAL_RANK", "0"))
-    num_gpus = gpus.device_count() if device is not Device.CPU and gpus.is_available() else 0
+    num_gpus = gpus.device_count() if may_use_gpus(spec) and gpus.is_available() else 0
     gpu = None
     if num_gpus:
         index = gpu_index(local_rank, num_gpus)
@@ -167,7 +176,7 @@ class Session:
         start_up, self._timeout = timeouts(spec)
         self._store, self.rank, self.world_size = next(rendezvous("env://", timeout=start_up))
         self._store.set_timeout(start_up)
-        facts = own_facts(spec.device, torch.cuda)
+        facts = own_facts(spec, torch.cuda)
         everyone = _exchange_facts(self._store, facts, rank=self.rank, world_size=self.world_size)
         self.choice = choose(spec, everyone, has_nccl=dist.is_nccl_available())
         self.topology = Topology(

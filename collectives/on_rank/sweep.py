@@ -113,9 +113,7 @@ class Sweep:
         if not self._probe.is_known(step.case):
             trial = self._trial(step)
             words = self._probe.attempt(step.case, trial)
-            if words is None:
-                self._stopwatch.finish()
-            elif trial is not None:
+            if trial and words is not None:
                 self._send(
                     Unsupported(
                         rank=self._session.rank,
@@ -125,6 +123,8 @@ class Sweep:
                         reason=words,
                     )
                 )
+            elif trial:
+                self._stopwatch.finish()
         return self._probe.supports(step.case)
 
     def _trial(self, step: Step) -> Trial | None:

@@ -18,6 +18,7 @@ from rankrun.collectives.on_rank.backends import (
     all_have_own_gpu,
     choose,
     gpu_index,
+    may_use_gpus,
     own_facts,
     timeouts,
 )
@@ -118,17 +119,28 @@ class FakeGpus:
 
 def test_a_rank_takes_its_gpu_before_it_asks_anything_of_cuda() -> None:
     gpus = FakeGpus()
-    facts = own_facts(Device.AUTO, gpus, {"LOCAL_RANK": "2"})
+    facts = own_facts(spec(), gpus, {"LOCAL_RANK": "2"})
     assert gpus.notes == ["set 2", "ask 2"]
     assert (facts.local_rank, facts.num_gpus) == (2, 4)
     assert (facts.gpu or "").endswith("/GPU-2")
 
 
-@pytest.mark.parametrize(("device", "works"), [(Device.CPU, True), (Device.AUTO, False)])
-def test_no_gpu_is_touched_without_need(*, device: Device, works: bool) -> None:
+@pytest.mark.parametrize(
+    ("asked", "works"),
+    [(spec(device=Device.CPU), True), (spec(Backend.GLOO), True), (spec(), False)],
+)
+def test_no_gpu_is_touched_without_need(*, asked: SuiteSpec, works: bool) -> None:
     gpus = FakeGpus(works=works)
-    assert own_facts(device, gpus, {}).gpu is None
+    assert own_facts(asked, gpus, {}).gpu is None
     assert gpus.notes == []
+
+
+@pytest.mark.parametrize("backend", Backend)
+@pytest.mark.parametrize("device", Device)
+def test_a_gpu_that_is_used_was_looked_at(backend: Backend, device: Device) -> None:
+    asked = spec(backend, device)
+    if not may_use_gpus(asked) and (backend, device) != (Backend.NCCL, Device.CPU):
+        assert choose(asked, OWN, has_nccl=True).device is Device.CPU
 
 
 def test_ranks_wait_longer_than_the_controller() -> None:

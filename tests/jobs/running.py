@@ -86,7 +86,12 @@ def run_local(
     planned = local_plan(run_folder, argv, **plan)
     folder = RunFolder.create(run_folder)
     lines: list[str] = []
-    result = run_job(planned, folder=folder, observers=observers, echo=lines.append)
+    result = run_job(
+        planned,
+        folder=folder,
+        observers=observers,
+        echo=lambda line, stream: lines.append(line),
+    )
     assert survivors(planned.run_id) == []
     return Run(plan=planned, folder=folder, result=result, lines=lines)
 

@@ -66,7 +66,7 @@ def test_a_line_to_keep_waits_for_its_reader() -> None:
         for _ in range(3 * MAX_WAITING // 1024):
             echo(line, keep=True)
         thread.start()
-        echo.wait(None)
+        echo.wait(60)
     os.close(writer)
     thread.join()
     os.close(reader)

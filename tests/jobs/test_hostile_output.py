@@ -80,11 +80,18 @@ def test_output_of_a_crash_is_complete(tmp_path: Path) -> None:
 
 
 def test_nobody_reads_our_output(tmp_path: Path) -> None:
-    """The pipe fills up; the run ends all the same, and its files are complete."""
+    """The pipe fills up; the run ends all the same, its files are complete, and nothing is lost
+    to a reader that comes late."""
     program = python("import sys\nfor i in range(200_000): print('line', i)")
     controller = start_controller(tmp_path, program, ranks=1)
-    assert controller.process.wait(PATIENCE_S) == 0
+    assert eventually(controller.folder.summary.exists)
     assert controller.folder.log(0, "stdout").read_bytes().count(b"\n") == 200_000
+    assert controller.process.stdout is not None
+    lines = controller.process.stdout.read().splitlines()
+    assert [line for line in lines if line.startswith(b"[0] line")] == [
+        b"[0] line %d" % number for number in range(200_000)
+    ]
+    assert controller.process.wait(PATIENCE_S) == 0
     controller.end()
 
 

@@ -140,7 +140,7 @@ class Supervised:
             plan,
             folder=self.folder,
             observers=observers,
-            echo=self.lines.append,
+            echo=lambda line, stream: self.lines.append(line),
             launcher=FakeLauncher(job),
         )
 
@@ -285,7 +285,7 @@ def test_a_broken_search_for_findings_loses_no_results(supervise: Supervised) ->
 
 
 def test_an_echo_that_fails_ends_the_run_and_loses_no_output(tmp_path: Path) -> None:
-    def broken(line: str) -> None:
+    def broken(line: str, stream: Stream) -> None:
         raise ZeroDivisionError(line)
 
     folder = RunFolder.create(tmp_path / "run")
