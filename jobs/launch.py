@@ -49,7 +49,7 @@ def _run_shown(plan: LaunchPlan, folder: RunFolder) -> RunResult:
 def _shown_on(stream: TextIO | None) -> Iterator[Show]:
     """Where lines go: to the file behind the stream, or to the stream if there is none."""
     if stream is None:  # Python's, where the descriptor was closed
-        yield lambda line: None
+        yield lambda _: None
         return
     try:
         descriptor = stream.fileno()
