@@ -118,18 +118,32 @@ def _culprit_finding(culprit: RankOutcome, facts: RunFacts) -> Finding:
     words = culprit.last_words[-_SHOWN_WORDS:]
     why = key_line(culprit)
     cause, remedy = _cause_and_remedy(culprit, log)
-    out_of_memory = any(note.what == OUT_OF_MEMORY for note in facts.notes)
+    out_of_memory = _met_oom_killer(culprit, facts.notes)
     return Finding(
         cause=cause,
         severity=Severity.ERROR,
         subject=Subject(kind=SubjectKind.RANK, name=str(culprit.rank)),
         message=f"rank {culprit.rank} on {culprit.host} {describe_end(culprit)}"
-        + (" by the kernel's out-of-memory killer" if out_of_memory else "")
+        + (", as the kernel's out-of-memory killer was at work there" if out_of_memory else "")
         + _colon(why),
         remedy=remedy,
-        confidence=Confidence.LIKELY if is_victim(culprit.last_words) else Confidence.CERTAIN,
+        confidence=(
+            Confidence.LIKELY
+            if out_of_memory or is_victim(culprit.last_words)
+            else Confidence.CERTAIN
+        ),
         evidence=() if words == (why,) else tuple(Evidence(text=w, file=log) for w in words),
         consequences=_consequences(others, culprit),
+    )
+
+
+def _met_oom_killer(culprit: RankOutcome, notes: Iterable[HostEvent]) -> bool:
+    """Whether its agent saw a kill at its end. The kernel's count does not say who was killed."""
+    return any(
+        note.what == OUT_OF_MEMORY
+        and note.host == culprit.host
+        and note.detail.startswith(f"rank {culprit.rank} ")
+        for note in notes
     )
 
 

@@ -58,7 +58,8 @@ class Agent:
         self._leftovers = Leftovers(self._note)
         self._stacks = stacks.StacksTaker()
         self._counters_at = time.monotonic() + _COUNTERS_S
-        self._oom_kills = count_oom_kills()
+        # As it was two looks ago: a kill is counted a little before its process can be waited for.
+        self._oom_kills = (count_oom_kills(),) * 2
 
     def run(self) -> int:
         """Serve until nothing of the run is left; the process's exit code."""
@@ -179,9 +180,10 @@ class Agent:
     def _on_exit(self, rank: RankProcess, code: int) -> None:
         rank.exit_code = rank.process.returncode = code
         self._wires.drain(rank)
-        if code == -signal.SIGKILL and not rank.told_to_end and count_oom_kills() > self._oom_kills:
+        was_killed = code == -signal.SIGKILL and not rank.told_to_end
+        if was_killed and count_oom_kills() > self._oom_kills[0]:
             self._note(
-                "out-of-memory", f"the kernel's OOM killer was at work as rank {rank.rank} died"
+                "out-of-memory", f"rank {rank.rank} died as the kernel's OOM killer was at work"
             )
         self._wires.tell(Exited(time.time(), rank.rank, code, rank.told_to_end))
 
@@ -194,6 +196,7 @@ class Agent:
             self._wires.tell(StacksTaken(time.time(), rank.rank, text))
         if now >= self._counters_at:
             self._counters_at = now + _COUNTERS_S
+            self._oom_kills = (self._oom_kills[1], count_oom_kills())
             self._tell_counters(now)
         if self._launched and not self._finished and not any(self._living()):
             self._finish(now)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankrun.cluster.diagnosis.findings import Finding, Severity, Subject, SubjectKind
+from rankrun.cluster.diagnosis.findings import Confidence, Finding, Severity, Subject, SubjectKind
 from rankrun.jobs.events import HostEvent
 from rankrun.jobs.observers import StopRequest
 from rankrun.jobs.outcomes import End, RankOutcome
@@ -126,10 +126,14 @@ def test_signals_have_their_remedy(number: int, hint: str) -> None:
     assert hint in result.findings[0].remedy
 
 
-def test_the_oom_killer_is_named_when_it_was_at_work() -> None:
-    note = HostEvent(time_s=1, host="node0", what="out-of-memory", detail="")
-    result = judge(facts(outcome(0, End.KILLED), notes=(note,)))
-    assert "out-of-memory killer" in result.findings[0].message
+@pytest.mark.parametrize(
+    ("host", "rank", "named"), [("node0", 0, True), ("node1", 0, False), ("node0", 1, False)]
+)
+def test_the_oom_killer_is_named_where_it_met_the_rank(host: str, rank: int, named: bool) -> None:
+    note = HostEvent(time_s=1, host=host, what="out-of-memory", detail=f"rank {rank} died as ...")
+    finding = judge(facts(outcome(0, End.KILLED), notes=(note,))).findings[0]
+    assert ("out-of-memory killer was at work" in finding.message) is named
+    assert (finding.confidence is Confidence.LIKELY) is named
 
 
 def test_ranks_that_never_reported() -> None:
