@@ -4,7 +4,12 @@
     ├── UsageError (ValueError)  exit code 2: the caller's mistake
     ├── RunFolderError           the run folder cannot be made, written or read
     ├── LaunchError              the agent or the ranks could not be started
-    └── OutputError              a document or a table cannot be written where it should go
+    ├── OutputError              a document or a table cannot be written where it should go
+    ├── BackendError             on a rank: no such backend or device as was asked for
+    └── RefusedError             on a rank: the backend refuses what every backend does
+
+Three are not for users to catch: StepError (RuntimeError) ends a rank of the suite with its
+traceback; ProtocolError and CannotStartError stay inside the agent, which imports nothing of ours.
 
 A failed rank or a wrong result is not an exception: it is data (an outcome, a finding).
 """
