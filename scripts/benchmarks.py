@@ -66,10 +66,17 @@ def timed_s(argv: Sequence[str], *, prefix: Sequence[str] = ()) -> float:
     return elapsed_s
 
 
-def interleaved_s(programs: Sequence[Callable[[], float]], rounds: int) -> list[float]:
-    """The median of each over the rounds, taken in turns so that noise meets all alike."""
-    samples = [[program() for program in programs] for _ in range(rounds)]
-    return [statistics.median(column) for column in zip(*samples, strict=True)]
+def compared_s(
+    ours: Callable[[], float], peer: Callable[[], float], rounds: int
+) -> tuple[float, float, float]:
+    """Seconds of both and the ratio of neighbours, medians over rounds taken in turns.
+
+    The ratio is that of two runs next to each other, so that a machine that is slower for a
+    while does not count as one of the two being slower.
+    """
+    samples = [(ours(), peer()) for _ in range(rounds)]
+    ratio = statistics.median(mine / other for mine, other in samples)
+    return *(statistics.median(column) for column in zip(*samples, strict=True)), ratio
 
 
 def bench_launch(rounds: int) -> Iterator[Result]:
@@ -77,20 +84,14 @@ def bench_launch(rounds: int) -> Iterator[Result]:
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "empty.py"
         script.write_text("pass\n")
-        ours_s, peer_s = interleaved_s(
-            [
-                lambda: timed_s(
-                    [*RANKRUN, "launch", "-t", "local:4", "--", sys.executable, str(script)]
-                ),
-                lambda: timed_s([*TORCHRUN, "--nproc-per-node", "4", str(script)]),
-            ],
-            rounds,
-        )
+        ours = [*RANKRUN, "launch", "-t", "local:4", "--", sys.executable, str(script)]
+        peer = [*TORCHRUN, "--nproc-per-node", "4", str(script)]
+        ours_s, peer_s, ratio = compared_s(lambda: timed_s(ours), lambda: timed_s(peer), rounds)
     yield Result(
         name="launch of 4 empty ranks, against torchrun",
         ours=f"{ours_s:.3f} s",
         peer=f"{peer_s:.3f} s",
-        ratio=ours_s / peer_s,
+        ratio=ratio,
         bound=1.0,
     )
 
@@ -102,14 +103,14 @@ def bench_unresolvable_host(rounds: int) -> Iterator[Result]:
         sys.stderr.write("bench: unresolvable host left out: unshare --uts needs root\n")
         return
     argv = [*RANKRUN, "launch", "-t", "local:4", "--", sys.executable, "-c", STORE_PROGRAM]
-    there_s, here_s = interleaved_s(
-        [lambda: timed_s(argv, prefix=prefix), lambda: timed_s(argv)], rounds
+    there_s, here_s, ratio = compared_s(
+        lambda: timed_s(argv, prefix=prefix), lambda: timed_s(argv), rounds
     )
     yield Result(
         name="4 ranks meet in gloo, host name unresolvable",
         ours=f"{there_s:.3f} s",
         peer=f"{here_s:.3f} s",
-        ratio=there_s / here_s,
+        ratio=ratio,
         bound=1.10,
     )
 
@@ -122,11 +123,9 @@ STORE_PROGRAM = (
 
 def bench_import(rounds: int) -> Iterator[Result]:
     """Importing the command line, in seconds above bare Python."""
-    import_s, bare_s = interleaved_s(
-        [
-            lambda: timed_s([sys.executable, "-c", "import rankrun.scripts.main"]),
-            lambda: timed_s([sys.executable, "-c", "pass"]),
-        ],
+    import_s, bare_s, _ = compared_s(
+        lambda: timed_s([sys.executable, "-c", "import rankrun.scripts.main"]),
+        lambda: timed_s([sys.executable, "-c", "pass"]),
         max(rounds, 7),
     )
     yield Result(
@@ -179,8 +178,8 @@ def bench_overhead(rounds: int) -> Iterator[Result]:
     ratios: dict[int, list[float]] = {size: [] for size in sizes}
     shown: dict[int, tuple[float, float]] = {}
     for _ in range(rounds):
-        for size, (ours_us, bare_us) in _overhead_sample(list(sizes)).items():
-            ratios[size].append(ours_us / bare_us)
+        for size, (ours_us, bare_us, ratio) in _overhead_sample(list(sizes)).items():
+            ratios[size].append(ratio)
             shown[size] = (ours_us, bare_us)
     for size, bound in sizes.items():
         yield Result(
@@ -192,8 +191,8 @@ def bench_overhead(rounds: int) -> Iterator[Result]:
         )
 
 
-def _overhead_sample(sizes: list[int]) -> dict[int, tuple[float, float]]:
-    """Per size: the suite's median and a bare loop's, in microseconds, from one set of ranks."""
+def _overhead_sample(sizes: list[int]) -> dict[int, tuple[float, float, float]]:
+    """Per size: the suite's and a bare loop's microseconds, and their ratio, on the same ranks."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "bare.json"
         subprocess.run(
@@ -205,8 +204,8 @@ def _overhead_sample(sizes: list[int]) -> dict[int, tuple[float, float]]:
             timeout=TIMEOUT_S,
             check=True,
         )  # fmt: skip
-        pairs = json.loads(out.read_text())
-    return {int(size): (ours, bare) for size, (ours, bare) in pairs.items()}
+        compared = json.loads(out.read_text())
+    return {int(size): (ours, bare, ratio) for size, (ours, bare, ratio) in compared.items()}
 
 
 BENCHMARKS: dict[str, Callable[[int], Iterator[Result]]] = {

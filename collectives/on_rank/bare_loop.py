@@ -2,9 +2,10 @@
 
     python -m rankrun.collectives.on_rank.bare_loop OUT.json SIZE...
 
-Blocks of calls timed by the suite's own loop take turns with blocks of a bare loop with one timer
-around it, so that the machine's noise meets both alike. Rank 0 writes {size: [suite_us, bare_us]},
-medians over the blocks of the mean time of a call.
+Blocks of calls timed by the suite's own loop stand next to blocks of a bare loop with one timer
+around it, each first every other time, so that the machine's noise meets both alike. Rank 0 writes
+{size: [suite_us, bare_us, ratio]}: the mean time of a call in a block, and the ratio of two
+neighbouring blocks; medians over the blocks.
 """
 
 import functools
@@ -21,7 +22,7 @@ from torch import distributed
 from ...jobs.agent.channel import RankChannel
 from .timing import Stopwatch
 
-BLOCKS = 30
+BLOCKS = 60
 BLOCK_S = 0.02
 
 
@@ -29,26 +30,35 @@ def main() -> None:
     """Run all sizes."""
     out, *sizes = sys.argv[1:]
     distributed.init_process_group("gloo")
-    pairs = {size: _pair(int(size)) for size in sizes}
+    compared = {size: _compare(int(size)) for size in sizes}
     if distributed.get_rank() == 0:
-        Path(out).write_text(json.dumps(pairs))
+        Path(out).write_text(json.dumps(compared))
     distributed.barrier()
     distributed.destroy_process_group()
 
 
-def _pair(size_bytes: int) -> tuple[float, float]:
+def _compare(size_bytes: int) -> tuple[float, float, float]:
     buffer = torch.zeros(max(size_bytes // 4, 1))
     call = functools.partial(distributed.all_reduce, buffer)
     calls = _calls_per_block(call)
     stopwatch = Stopwatch(counter=RankChannel())
-    ours, bare = [], []
-    for _ in range(BLOCKS):
-        distributed.barrier()
-        times_ns = stopwatch.loop(call, calls, expected_ns=0)
-        ours.append(sum(times_ns) / calls / 1e3)
-        distributed.barrier()
-        bare.append(_bare_us(call, calls))
-    return statistics.median(ours), statistics.median(bare)
+
+    def suite_us() -> float:
+        return sum(stopwatch.loop(call, calls, expected_ns=0)) / calls / 1e3
+
+    loops: dict[str, Callable[[], float]] = {
+        "suite": suite_us,
+        "bare": lambda: _bare_us(call, calls),
+    }
+    blocks = []
+    for number in range(BLOCKS):
+        taken: dict[str, float] = {}
+        for name in ("suite", "bare") if number % 2 else ("bare", "suite"):
+            distributed.barrier()
+            taken[name] = loops[name]()
+        blocks.append((taken["suite"], taken["bare"], taken["suite"] / taken["bare"]))
+    ours, bare, ratio = (statistics.median(column) for column in zip(*blocks, strict=True))
+    return ours, bare, ratio
 
 
 def _calls_per_block(call: Callable[[], object]) -> int:
