@@ -22,7 +22,7 @@ from torch import distributed
 from ...jobs.agent.channel import RankChannel
 from .timing import Stopwatch
 
-BLOCKS = 60
+BLOCKS = 200
 BLOCK_S = 0.02
 
 
