@@ -10,6 +10,7 @@ from ..cluster.errors import UsageError
 from ..cluster.secrets import mask_argv, mask_environment
 from ..cluster.targets import Target
 from .environment import (
+    CONTRACT,
     MASTER_ADDR,
     MASTER_PORT,
     PORT_AT_START,
@@ -99,12 +100,13 @@ def build_plan(request: PlanRequest) -> LaunchPlan:
     """The plan of a request. Pure.
 
     Raises:
-        UsageError: for an empty command.
+        UsageError: for an empty command, or a setting of what tells the ranks apart.
     """
     if not request.argv:
         raise UsageError(
             "no command to run: write it after --, as in: rankrun launch -- python x.py"
         )
+    _check_settings(request.settings)
     placement = place(request.target.hosts)
     common = {**request.environment, **request.settings}
     ranks = tuple(
@@ -129,6 +131,15 @@ def build_plan(request: PlanRequest) -> LaunchPlan:
         ranks=ranks,
         limits=request.limits,
     )
+
+
+def _check_settings(settings: Mapping[str, str]) -> None:
+    """One value for all ranks would make them all the same rank; the address may be chosen."""
+    fixed = [name for name in settings if name in CONTRACT and name != MASTER_ADDR]
+    if fixed:
+        raise UsageError(
+            f"--env {fixed[0]}: each rank gets its own, from the target; choose ranks with -t"
+        )
 
 
 class RankRow(TypedDict):

@@ -108,3 +108,9 @@ def test_shared_is_what_all_ranks_have_alike() -> None:
 def test_an_empty_command_is_refused() -> None:
     with pytest.raises(UsageError, match="no command"):
         build_plan(request(argv=()))
+
+
+@pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"])
+def test_what_tells_ranks_apart_cannot_be_set_for_all(name: str) -> None:
+    with pytest.raises(UsageError, match=f"--env {name}"):
+        build_plan(request(settings={name: "7"}))
