@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .errors import UsageError
 from .gpus import count_visible_gpus
-from .hosts import Host
+from .hosts import HostEntry
 
 RANKS_WITHOUT_GPU = 4
 MAX_LOCAL_RANKS = 4096
@@ -23,7 +23,7 @@ class Target:
 
     text: str
     launcher: str
-    hosts: tuple[Host, ...]
+    hosts: tuple[HostEntry, ...]
 
 
 def parse_target(text: str | None, *, environment: Mapping[str, str] = os.environ) -> Target:
@@ -49,7 +49,7 @@ def _local(text: str, rest: str, environment: Mapping[str, str]) -> Target:
         slots = int(rest)
     else:
         slots = count_visible_gpus(environment) or RANKS_WITHOUT_GPU
-    host = Host(
+    host = HostEntry(
         name=socket.gethostname(),
         address=LOOPBACK_ADDRESS,
         slots=slots,

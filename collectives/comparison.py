@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from ..cluster.errors import ExitCode
 from ..cluster.units import format_size
-from ..jobs.launchers import Launcher
+from ..jobs.launchers import Starter
 from ..jobs.terminal import Display
 from .cases import Case
 from .documents import CaseRow, SuiteDocument, case_row
@@ -141,7 +141,7 @@ def _without(variables: Mapping[str, str], name: str) -> dict[str, str]:
 
 
 def run_toggle(
-    request: SuiteRequest, toggle: Toggle, display: Display, *, launcher: Launcher | None = None
+    request: SuiteRequest, toggle: Toggle, display: Display, *, launcher: Starter | None = None
 ) -> ToggleResult:
     """Run both, one after the other, and print them side by side.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from ..cluster.diagnosis.findings import Finding, Severity
 from ..cluster.errors import ExitCode, RunFolderError
-from ..jobs.launchers import Launcher
+from ..jobs.launchers import Starter
 from ..jobs.outcomes import RunResult
 from ..jobs.results import write_results
 from ..jobs.run_folder import RunFolder
@@ -32,7 +32,7 @@ from .suite_result import MatrixResult
 
 
 def run_matrix(
-    plan: SuitePlan, display: Display, *, launcher: Launcher | None = None
+    plan: SuitePlan, display: Display, *, launcher: Starter | None = None
 ) -> MatrixResult:
     """Try every combination; print the matrix and what was found.
 
@@ -67,7 +67,7 @@ class _Launch:
 
 
 def _launches(
-    plan: SuitePlan, folder: RunFolder, display: Display, launcher: Launcher | None
+    plan: SuitePlan, folder: RunFolder, display: Display, launcher: Starter | None
 ) -> Iterator[_Launch]:
     """Launch until all steps are done or there is no use in going on.
 

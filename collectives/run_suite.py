@@ -14,7 +14,7 @@ from pathlib import Path
 from ..cluster.diagnosis.findings import Severity
 from ..cluster.errors import ExitCode
 from ..jobs.events import Stream
-from ..jobs.launchers import Launcher
+from ..jobs.launchers import Starter
 from ..jobs.outcomes import RunResult
 from ..jobs.results import write_results
 from ..jobs.run_folder import RunFolder
@@ -49,9 +49,7 @@ class Launched:
     hung_step: int | None
 
 
-def run_suite(
-    plan: SuitePlan, display: Display, *, launcher: Launcher | None = None
-) -> SuiteResult:
+def run_suite(plan: SuitePlan, display: Display, *, launcher: Starter | None = None) -> SuiteResult:
     """Run a sweep or a show; print rows as they finish, then what was found.
 
     Raises:
@@ -89,7 +87,7 @@ def launch_steps(
     folder: RunFolder,
     display: Display,
     *,
-    launcher: Launcher | None = None,
+    launcher: Starter | None = None,
     measurements: Path | None = None,
 ) -> Launched:
     """Launch the ranks once and look on until they end.

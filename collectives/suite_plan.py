@@ -6,10 +6,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..cluster.errors import UsageError
-from ..cluster.targets import Target
 from ..cluster.units import format_size
 from ..jobs.placement import Placement
-from ..jobs.plan import LaunchPlan, Limits, PlanRequest, build_plan, render_plan
+from ..jobs.plan import (
+    LaunchPlan,
+    Limits,
+    PlanRequest,
+    ResolvedTarget,
+    build_plan,
+    render_plan,
+)
 from .faults import parse_fault
 from .measurement import Combine
 from .spec import SPEC_VARIABLE, SuiteSpec
@@ -29,7 +35,7 @@ class SuiteRequest:
 
     run_id: str
     spec: SuiteSpec
-    target: Target
+    target: ResolvedTarget
     runs: Path
     workdir: Path
     environment: Mapping[str, str]
@@ -70,6 +76,7 @@ def plan_suite(request: SuiteRequest, *, run_folder: Path | None = None) -> Suit
             environment=request.environment,
             settings={**request.settings, SPEC_VARIABLE: spec.to_json()},
             limits=request.limits,
+            with_rankrun=True,
         )
     )
     topology = topology_of(launch.placement)

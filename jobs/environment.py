@@ -65,17 +65,27 @@ RELEVANT_PREFIXES = (
 )  # fmt: skip
 
 
+# Of these, what goes along to other hosts: how the libraries are to behave, wherever they run.
+FORWARDED_PREFIXES = (
+    "NCCL_", "GLOO_", "TORCH_", "TP_SOCKET_", "UCX_", "FI_", "OMP_", "MKL_", "CUDA_",
+    "PYTORCH_", "PYTHON",
+)  # fmt: skip
+NOT_FORWARDED = ("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "PYTHONHOME")
+
+
 def rank_environment(
     rank: Rank, *, placement: Placement, run_id: str, common: Mapping[str, str]
 ) -> dict[str, str]:
     """What this rank's process gets on top of `common`, MASTER_PORT excepted."""
     at = _At(rank=rank, placement=placement, run_id=run_id)
-    environment = {name: value(at) for name, value in CONTRACT.items()}
-    for name, default in DEFAULTS.items():
-        value = default(rank)
-        if name not in common and value is not None:
-            environment[name] = value
-    return environment
+    contract = {name: value(at) for name, value in CONTRACT.items()}
+    own = rank.host.environment
+    defaults = {
+        name: value
+        for name, default in DEFAULTS.items()
+        if name not in common and name not in own and (value := default(rank)) is not None
+    }
+    return {**defaults, **own, **contract}
 
 
 def common_variables(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:
@@ -90,6 +100,15 @@ def common_variables(environments: Sequence[Mapping[str, str]]) -> dict[str, str
         for name, value in first.items()
         if all(other.get(name) == value for other in others)
     }
+
+
+def is_forwarded(name: str) -> bool:
+    """Whether a variable of the controller's is also for ranks on other hosts.
+
+    Those begin with their host's own environment. What the controller's shell says of its own
+    machine (which GPUs are visible, which libraries to load) would be wrong there.
+    """
+    return name.startswith(FORWARDED_PREFIXES) and name not in NOT_FORWARDED
 
 
 def is_relevant(name: str) -> bool:

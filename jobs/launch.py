@@ -9,6 +9,7 @@ from typing import TextIO, TypeAlias
 
 from .echo import LineWriter
 from .events import Stream
+from .launchers import Starter
 from .outcomes import RunResult
 from .plan import LaunchPlan
 from .run_folder import RunFolder
@@ -19,7 +20,9 @@ from .verdict import render_verdict
 Show: TypeAlias = Callable[[str], None]
 
 
-def run_launch(plan: LaunchPlan, *, quiet: bool = False) -> RunResult:
+def run_launch(
+    plan: LaunchPlan, *, launcher: Starter | None = None, quiet: bool = False
+) -> RunResult:
     """Run the plan, echo the ranks' lines unless `quiet`, say how it ended.
 
     What ranks write on their standard error goes to ours, all else to our standard output.
@@ -28,13 +31,16 @@ def run_launch(plan: LaunchPlan, *, quiet: bool = False) -> RunResult:
         RunFolderError: if the run folder cannot be made.
     """
     folder = RunFolder.create(plan.run_folder)
-    result = run_job(plan, folder=folder) if quiet else _run_shown(plan, folder)
+    if quiet:
+        result = run_job(plan, folder=folder, launcher=launcher)
+    else:
+        result = _run_shown(plan, folder, launcher)
     verdict = render_verdict(result) + f"run folder: {folder.path}\n"
     write_text(sys.stderr, verdict)
     return result
 
 
-def _run_shown(plan: LaunchPlan, folder: RunFolder) -> RunResult:
+def _run_shown(plan: LaunchPlan, folder: RunFolder, launcher: Starter | None) -> RunResult:
     with _shown_on(sys.stdout) as out, _shown_on(sys.stderr) as err:
         # One writer for both where they are one place, so that lines keep their order.
         shows = {"stdout": out, "stderr": out if same_file(sys.stdout, sys.stderr) else err}
@@ -42,7 +48,7 @@ def _run_shown(plan: LaunchPlan, folder: RunFolder) -> RunResult:
         def echo(line: str, stream: Stream) -> None:
             shows[stream](line)
 
-        return run_job(plan, folder=folder, echo=echo, colour=_shows_colour())
+        return run_job(plan, folder=folder, echo=echo, colour=_shows_colour(), launcher=launcher)
 
 
 @contextmanager

@@ -1,20 +1,21 @@
 """The plan of a run: a value, made purely; `--dry-run` prints the very object that is executed."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypedDict
 
 from ..cluster.errors import UsageError
+from ..cluster.hosts import Host
 from ..cluster.secrets import mask_argv, mask_environment
-from ..cluster.targets import Target
 from .environment import (
     CONTRACT,
     MASTER_ADDR,
     MASTER_PORT,
     PORT_AT_START,
     common_variables,
+    is_forwarded,
     is_relevant,
     rank_environment,
 )
@@ -45,17 +46,36 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedTarget:
+    """A target whose hosts were asked: nothing about them is open any more.
+
+    `remote`: ranks begin with their own host's environment, not with the controller's.
+    `settings` are the target's own variables, for all ranks.
+    """
+
+    text: str
+    launcher: str
+    hosts: tuple[Host, ...]
+    remote: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """What a user asks for. `environment` is inherited; `settings` are set on top of it."""
+    """What a user asks for. `environment` is inherited; `settings` are set on top of it.
+
+    `with_rankrun`: the command is our own code in Python, `argv[0]` being the interpreter here.
+    """
 
     run_id: str
     argv: tuple[str, ...]
-    target: Target
+    target: ResolvedTarget
     run_folder: Path
     workdir: Path
     environment: Mapping[str, str]
     settings: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = Limits()
+    with_rankrun: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +90,9 @@ class RankPlan:
 class LaunchPlan:
     """Everything a launcher needs.
 
-    A rank's environment is what is inherited, then its own, which holds `settings`; MASTER_PORT
-    is added by the agent that reserves it, unless it is among the settings.
+    A rank's environment is its host's if `remote`, then what is inherited, then its own, which
+    holds `settings`; MASTER_PORT is added by the agent that reserves it, unless it is among the
+    settings. `with_rankrun`: other hosts bring their own interpreter for `argv[0]`.
     """
 
     run_id: str
@@ -84,6 +105,8 @@ class LaunchPlan:
     settings: Mapping[str, str]
     ranks: tuple[RankPlan, ...]
     limits: Limits
+    remote: bool = False
+    with_rankrun: bool = False
 
     @property
     def placement(self) -> Placement:
@@ -102,20 +125,20 @@ def build_plan(request: PlanRequest) -> LaunchPlan:
     Raises:
         UsageError: for an empty command, or a setting of what tells the ranks apart.
     """
-    if not request.argv:
-        raise UsageError(
-            "no command to run: write it after --, as in: rankrun launch -- python x.py"
-        )
-    _check_settings(request.settings)
+    checked_command(request.argv)
+    settings = {**request.target.settings, **request.settings}
+    for variables in (settings, *(host.environment for host in request.target.hosts)):
+        _check_settings(variables)
     placement = place(request.target.hosts)
-    common = {**request.environment, **request.settings}
+    inherited = _inherited(request)
+    common = {**inherited, **settings}
     ranks = tuple(
         RankPlan(
             rank=rank,
             environment=rank_environment(
                 rank, placement=placement, run_id=request.run_id, common=common
             )
-            | dict(request.settings),
+            | settings,
         )
         for rank in placement.ranks
     )
@@ -126,11 +149,34 @@ def build_plan(request: PlanRequest) -> LaunchPlan:
         target=request.target.text,
         run_folder=request.run_folder,
         workdir=request.workdir,
-        inherited=request.environment,
-        settings=request.settings,
+        inherited=inherited,
+        settings=settings,
         ranks=ranks,
         limits=request.limits,
+        remote=request.target.remote,
+        with_rankrun=request.with_rankrun,
     )
+
+
+def checked_command(argv: Sequence[str]) -> tuple[str, ...]:
+    """The command of every rank.
+
+    Raises:
+        UsageError: if there is none.
+    """
+    if not argv:
+        raise UsageError(
+            "no command to run: write it after --, as in: rankrun launch -- python x.py"
+        )
+    return tuple(argv)
+
+
+def _inherited(request: PlanRequest) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in request.environment.items()
+        if not request.target.remote or is_forwarded(name)
+    }
 
 
 def _check_settings(settings: Mapping[str, str]) -> None:

@@ -21,7 +21,6 @@ Growing files are appended to, so they can be followed; all others appear whole,
 
 import json
 import os
-import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,7 +38,7 @@ def new_run_id(kind: str, *, now_s: float | None = None) -> str:
     """A run id that sorts by time, in UTC: `20261201-031541.123-suite-9f3c`."""
     now = datetime.fromtimestamp(time.time() if now_s is None else now_s, tz=timezone.utc)
     stamp = f"{now:%Y%m%d-%H%M%S}.{now.microsecond // 1000:03d}"
-    return f"{stamp}-{kind}-{secrets.token_hex(2)}"
+    return f"{stamp}-{kind}-{os.urandom(2).hex()}"
 
 
 def runs_directory(chosen: Path | None, environment: Mapping[str, str] = os.environ) -> Path:

@@ -9,7 +9,7 @@ from ..cluster.errors import ExitCode, LaunchError
 from .events import AGENT_LOST, MASTER_PORT_RESERVED, Event, HostEvent
 from .folder_writer import FolderWriter
 from .gather import Echo, Gatherer
-from .launchers import LAUNCHERS, Job, Launcher
+from .launchers import LAUNCHERS, Job, Starter
 from .observers import INTERNAL_ERROR, Guarded, Observer, StopRequest
 from .outcomes import RunResult
 from .plan import LaunchPlan, plan_document
@@ -38,7 +38,7 @@ def run_job(
     observers: Sequence[Observer] = (),
     echo: Echo | None = None,
     colour: bool = False,
-    launcher: Launcher | None = None,
+    launcher: Starter | None = None,
 ) -> RunResult:
     """Run a plan to its end and leave a readable run folder, whatever happens.
 
@@ -58,7 +58,7 @@ def watch_job(
     observers: Sequence[Observer] = (),
     echo: Echo | None = None,
     colour: bool = False,
-    launcher: Launcher | None = None,
+    launcher: Starter | None = None,
 ) -> RunResult:
     """Run a plan to its end; `write_results` is left to who has more to say about it.
 
@@ -132,7 +132,7 @@ class Supervisor:
         self.stop: StopRequest | None = None
         self.stopped_by: Observer | None = None
 
-    def run(self, launcher: Launcher) -> None:
+    def run(self, launcher: Starter) -> None:
         """From submission until nothing of the job is left."""
         try:
             job = launcher.submit(self._plan)

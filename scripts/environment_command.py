@@ -8,6 +8,7 @@ import typer
 
 from ..cluster.errors import UsageError
 from ..cluster.targets import parse_target
+from ..jobs.launchers import opened
 from ..jobs.plan import PlanRequest, build_plan, plan_document, render_environment
 from ..jobs.run_folder import runs_directory
 from . import options
@@ -36,17 +37,19 @@ def env(
     dry_run: options.DryRunOption = False,  # noqa: ARG001  # nothing is started anyway
 ) -> None:
     """Print each rank's environment as a run would set it; nothing is started."""
-    plan = build_plan(
-        PlanRequest(
-            run_id="RUN-ID",
-            argv=("COMMAND",),
-            target=parse_target(target),
-            run_folder=runs_directory(None) / "RUN-ID",
-            workdir=Path().absolute(),
-            environment=options.inherited_environment(),
-            settings=options.settings_of(env, nccl),
+    settings = options.settings_of(env, nccl)
+    with opened(parse_target(target)) as (_, resolved):
+        plan = build_plan(
+            PlanRequest(
+                run_id="RUN-ID",
+                argv=("COMMAND",),
+                target=resolved,
+                run_folder=runs_directory(None) / "RUN-ID",
+                workdir=Path().absolute(),
+                environment=options.inherited_environment(),
+                settings=settings,
+            )
         )
-    )
     rows = plan_document(plan)["ranks"]
     if rank is not None and not 0 <= rank < len(rows):
         raise UsageError(f"--rank {rank}: the target has ranks 0 to {len(rows) - 1}")

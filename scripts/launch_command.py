@@ -6,7 +6,15 @@ from typing import Annotated
 import typer
 
 from ..cluster.targets import parse_target
-from ..jobs.plan import DEFAULT_GRACE_S, Limits, PlanRequest, build_plan, render_plan
+from ..jobs.launchers import opened
+from ..jobs.plan import (
+    DEFAULT_GRACE_S,
+    Limits,
+    PlanRequest,
+    build_plan,
+    checked_command,
+    render_plan,
+)
 from ..jobs.run_folder import new_run_id, runs_directory
 from . import options
 from .outputs import print_text
@@ -47,25 +55,29 @@ def launch(
     The exit code is that of the rank that failed first; 124 after the deadline, 130 after
     Ctrl-C.
     """
+    argv = checked_command(command or ())
+    settings = options.settings_of(env, nccl)
     run_id = new_run_id("launch")
-    plan = build_plan(
-        PlanRequest(
-            run_id=run_id,
-            argv=tuple(command or ()),
-            target=parse_target(target),
-            run_folder=runs_directory(runs) / run_id,
-            workdir=(workdir or Path()).absolute(),
-            environment=options.inherited_environment(),
-            settings=options.settings_of(env, nccl),
-            limits=Limits(deadline_s=deadline, grace_s=grace),
+    with opened(parse_target(target)) as (launcher, resolved):
+        plan = build_plan(
+            PlanRequest(
+                run_id=run_id,
+                argv=argv,
+                target=resolved,
+                run_folder=runs_directory(runs) / run_id,
+                workdir=(workdir or Path()).absolute(),
+                environment=options.inherited_environment(),
+                settings=settings,
+                limits=Limits(deadline_s=deadline, grace_s=grace),
+            )
         )
-    )
-    if dry_run:
-        print_text(render_plan(plan))
-        return
-    from ..jobs.launch import run_launch  # noqa: PLC0415  # not needed to plan
+        if dry_run:
+            print_text(render_plan(plan))
+            return
+        from ..jobs.launch import run_launch  # noqa: PLC0415  # not needed to plan
 
-    raise typer.Exit(run_launch(plan, quiet=quiet).exit_code)
+        result = run_launch(plan, launcher=launcher, quiet=quiet)
+    raise typer.Exit(result.exit_code)
 
 
 def add_to(app: typer.Typer) -> None:

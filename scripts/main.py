@@ -1,28 +1,65 @@
 """The command line. Each command turns its options into a value and hands it down."""
 
 import sys
+from collections.abc import Iterator, Mapping, MutableMapping
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
+from typer.core import TyperGroup
 
 from .. import __version__
 from ..cluster.errors import ExitCode, RankrunError
 from ..jobs.streams import abandon, prepare_standard_streams, write_text
-from . import environment_command, launch_command, results_command, suite_command
 from .outputs import check_printed
+
+# Each command and its module, which has `add_to(app)`; loaded when it is asked for.
+COMMANDS = {
+    "suite": "suite_command",
+    "launch": "launch_command",
+    "env": "environment_command",
+    "results": "results_command",
+}
+
+
+class _Commands(Mapping[str, Any]):
+    """Commands by name, each made from its module at first use."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            module = import_module(f".{COMMANDS[name]}", __package__)
+            alone = typer.Typer(add_completion=False)
+            module.add_to(alone)
+            self._made[name] = typer.main.get_command(alone)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class _LazyGroup(TyperGroup):
+    """The group of all commands: a command line loads only the command it names."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = cast("MutableMapping[str, Any]", _Commands())  # typer only reads it
+
 
 app = typer.Typer(
     name="rankrun",
+    cls=_LazyGroup,
     help="Launch, prove, measure and diagnose multi-node PyTorch runs.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-suite_command.add_to(app)
-launch_command.add_to(app)
-environment_command.add_to(app)
-results_command.add_to(app)
 
 
 def _show_version(wanted: bool) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from ..collectives.operations import operation_names
 from ..collectives.sizes import sweep_sizes
 from ..collectives.spec import START_UP_S, Backend, Device, Dtype, Mode, Redop, SuiteSpec
 from ..collectives.suite_plan import SuiteRequest, plan_suite, render_suite_plan
+from ..jobs.launchers import Starter, opened
 from ..jobs.plan import Limits
 from ..jobs.run_folder import new_run_id, runs_directory
 from ..jobs.settings import parse_toggle
@@ -233,56 +235,74 @@ def suite(
         seed=seed,
         fault=fault,
     )
-    request = SuiteRequest(
-        run_id=new_run_id("suite"),
-        spec=spec,
-        target=parse_target(target),
-        runs=runs_directory(runs),
-        workdir=Path().absolute(),
-        environment=options.inherited_environment(),
-        settings=options.settings_of(env, nccl),
-        limits=Limits(deadline_s=deadline),
-        combine=combine,
-    )
     check_outputs(json_file, csv_file)
     if csv_file and (mode is not Mode.SWEEP or toggle is not None):
         raise UsageError("--csv: only for the sweep; --show, --matrix and --toggle have --json")
-    if toggle is not None:
-        _toggle(request, toggle, json_file=json_file, dry_run=dry_run)
+    compared = None if toggle is None else parse_toggle(toggle)
+    settings = options.settings_of(env, nccl)
+    with opened(parse_target(target)) as (launcher, resolved):
+        request = SuiteRequest(
+            run_id=new_run_id("suite"),
+            spec=spec,
+            target=resolved,
+            runs=runs_directory(runs),
+            workdir=Path().absolute(),
+            environment=options.inherited_environment(),
+            settings=settings,
+            limits=Limits(deadline_s=deadline),
+            combine=combine,
+        )
+        outputs = _Outputs(json_file=json_file, csv_file=csv_file)
+        if dry_run:
+            _print_plans(request, compared)
+            return
+        exit_code = _execute(request, launcher, compared, outputs)
+    raise typer.Exit(exit_code)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outputs:
+    """Where documents go, if anywhere."""
+
+    json_file: Path | None
+    csv_file: Path | None
+
+
+def _print_plans(request: SuiteRequest, compared: tuple[str, str] | None) -> None:
+    if compared is None:
+        print_text(render_suite_plan(plan_suite(request)))
         return
-    plan = plan_suite(request)
-    if dry_run:
-        print_text(render_suite_plan(plan))
-        return
-    from ..collectives.matrix import run_matrix  # noqa: PLC0415  # not needed to plan
+    from ..collectives.comparison import Toggle, plan_toggle  # noqa: PLC0415
+
+    for plan in plan_toggle(request, Toggle(name=compared[0], value=compared[1])):
+        print_text(render_suite_plan(plan) + "\n")
+
+
+def _execute(
+    request: SuiteRequest,
+    launcher: Starter,
+    compared: tuple[str, str] | None,
+    outputs: _Outputs,
+) -> int:
+    """Run what was asked for, write its documents; the exit code."""
+    from ..collectives.comparison import Toggle, ToggleResult, run_toggle  # noqa: PLC0415  # not needed to plan
+    from ..collectives.matrix import run_matrix  # noqa: PLC0415
     from ..collectives.run_suite import run_suite  # noqa: PLC0415
+    from ..collectives.suite_result import MatrixResult, SuiteResult  # noqa: PLC0415
 
-    terminal = terminal_beside(json_file, csv_file)
-    if mode is Mode.MATRIX:
-        with closing(terminal):
-            matrix_result = run_matrix(plan, terminal)
-        write_output(json_file, json.dumps(matrix_result.document(), indent=1) + "\n")
-        raise typer.Exit(matrix_result.exit_code)
-    with closing(terminal):
-        result = run_suite(plan, terminal)
-    write_output(json_file, json.dumps(result.document(), indent=1) + "\n")
-    write_output(csv_file, result.csv())
-    raise typer.Exit(result.exit_code)
-
-
-def _toggle(request: SuiteRequest, text: str, *, json_file: Path | None, dry_run: bool) -> None:
-    from ..collectives.comparison import Toggle, plan_toggle, run_toggle  # noqa: PLC0415
-
-    name, value = parse_toggle(text)
-    toggle = Toggle(name=name, value=value)
-    if dry_run:
-        for plan in plan_toggle(request, toggle):
-            print_text(render_suite_plan(plan) + "\n")
-        return
-    with closing(terminal_beside(json_file)) as terminal:
-        result = run_toggle(request, toggle, terminal)
-    write_output(json_file, json.dumps(result.document(), indent=1) + "\n")
-    raise typer.Exit(result.exit_code)
+    result: ToggleResult | MatrixResult | SuiteResult
+    with closing(terminal_beside(outputs.json_file, outputs.csv_file)) as terminal:
+        if compared is not None:
+            toggle = Toggle(name=compared[0], value=compared[1])
+            result = run_toggle(request, toggle, terminal, launcher=launcher)
+        elif request.spec.mode is Mode.MATRIX:
+            result = run_matrix(plan_suite(request), terminal, launcher=launcher)
+        else:
+            result = run_suite(plan_suite(request), terminal, launcher=launcher)
+    write_output(outputs.json_file, json.dumps(result.document(), indent=1) + "\n")
+    if isinstance(result, SuiteResult):
+        write_output(outputs.csv_file, result.csv())
+    return result.exit_code
 
 
 def _mode(*, show: bool, matrix: bool, toggle: str | None) -> Mode:

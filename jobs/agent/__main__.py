@@ -9,10 +9,10 @@ from .loop import Agent
 from .wires import Wires
 
 
-def main() -> int:
-    """Serve one run."""
+def main(bundle_fd: int | None = None) -> int:
+    """Serve one run. `bundle_fd` holds the zip that this code was loaded from, if it came so."""
     guard()
-    return Agent(Wires(0, 1)).run()
+    return Agent(Wires(0, 1), bundle_fd=bundle_fd).run()
 
 
 if __name__ == "__main__":

@@ -54,27 +54,33 @@ def nameless_file(name: str, size: int) -> int:
     return descriptor
 
 
-def reserve_port() -> socket.socket:
-    """A socket bound to a free port on all addresses, which never listens.
+def reserve_port(port: int = 0) -> socket.socket:
+    """A socket bound to this port, or a free one for 0, on all addresses; it does not listen.
 
     While it is open the kernel hands the port to nobody who asks for any port, and rank 0,
     which sets SO_REUSEADDR as every server does, can still bind it and listen.
+
+    Raises:
+        OSError: if the port is not free.
     """
+    failure = OSError("this host has neither IPv4 nor IPv6")
     for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "")):
         try:
             bound = socket.socket(family, socket.SOCK_STREAM)
-        except OSError:
+        except OSError as error:
+            failure = error
             continue
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            bound.bind((address, 0))
-        except OSError:
+            bound.bind((address, port))
+        except OSError as error:
             bound.close()
+            failure = error
             continue
         return bound
-    raise OSError("no free port on any address of this host")
+    raise failure
 
 
 def raise_file_limit() -> tuple[int, int]:

@@ -7,14 +7,17 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from . import ending, stacks
+from . import ending, facts, stacks
 from .ending import Leftovers, Stopping
 from .kernel import become_subreaper, load_prctl, raise_file_limit, reserve_port, signal_name
 from .messages import (
     PROTOCOL,
     Counters,
+    Dial,
+    Dialled,
     Exited,
     Finished,
     Go,
@@ -23,40 +26,58 @@ from .messages import (
     Note,
     NotStarted,
     Port,
+    PortRefused,
+    Reserve,
     StacksTaken,
     Start,
     Started,
     Stop,
     TakeStacks,
     Welcome,
+    portable,
 )
 from .processes import count_oom_kills
 from .rank import CannotStartError, RankProcess, Surroundings
+from .reach import PortHolder, dial
+from .traces import Trace, end_earlier_runs, mark_of
 from .wires import Wires
 
 _COUNTERS_S = 0.5
+# How long an agent that was not yet told what to start waits for another word.
+_IDLE_S = 60.0
 
 
 class Agent:
     """One run on one host, from Hello to Finished."""
 
-    def __init__(self, wires: Wires) -> None:
+    def __init__(self, wires: Wires, *, bundle_fd: int | None = None) -> None:
         """Become the one who inherits all orphans; nothing is started yet."""
         self._wires = wires
+        self._bundle_fd = bundle_fd
         self._guardian = os.getppid()
         self._prctl = load_prctl()
         self._is_subreaper = become_subreaper(self._prctl)
         self._file_limit = raise_file_limit()
         self._ranks: dict[int, RankProcess] = {}
         self._start: Start | None = None
-        self._port: socket.socket | None = None
-        self._lease_s: float | None = None
+        self._port: PortHolder | None = None
+        self._lease_s: float | None = _IDLE_S
+        self._trace: Trace | None = None
         self._launched = False
         self._childless = True
         self._finished = False
         self._stopping = Stopping()
         self._leftovers = Leftovers(self._note)
         self._stacks = stacks.StacksTaker()
+        self._duties: dict[type[Message], Callable[[Any], None]] = {
+            Hello: self._on_hello,
+            Reserve: self._on_reserve,
+            Dial: self._on_dial,
+            Start: self._on_start,
+            Go: self._on_go,
+            TakeStacks: self._on_take_stacks,
+            Stop: self._on_stop,
+        }
         self._counters_at = time.monotonic() + _COUNTERS_S
         # As it was two looks ago: a kill is counted a little before its process can be waited for.
         self._oom_kills = (count_oom_kills(),) * 2
@@ -87,30 +108,37 @@ class Agent:
     # What the controller asks for
 
     def _obey(self, command: Message) -> None:
-        if isinstance(command, Hello):
-            self._on_hello(command)
-        elif isinstance(command, Start):
-            self._on_start(command)
-        elif isinstance(command, Go):
-            self._on_go(command)
-        elif isinstance(command, TakeStacks):
-            self._on_take_stacks(command)
-        elif isinstance(command, Stop):
-            self._on_stop(command)
+        duty = self._duties.get(type(command))
+        if duty is not None:
+            duty(command)
 
     def _on_hello(self, hello: Hello) -> None:
         if hello.protocol != PROTOCOL:
             self._end_all(f"the controller speaks protocol {hello.protocol}, this is {PROTOCOL}")
-        self._lease_s = hello.lease_s
-        self._wires.tell(Welcome(time.time(), PROTOCOL, os.getpid(), sys.version.split()[0]))
+        self._wires.tell(_welcome())
+        for process in end_earlier_runs():
+            self._note("earlier-run-ended", process)
         if not self._is_subreaper:
             self._note("limited", "no prctl: processes that detach themselves may be left over")
 
+    def _on_reserve(self, reserve: Reserve) -> None:
+        try:
+            held = reserve_port(reserve.port or 0)
+            self._port = PortHolder(held.getsockname()[1], held)
+            if reserve.answer:
+                self._wires.serve(self._port.listen(reserve.answer), self._port.answer_callers)
+        except OSError as error:
+            self._wires.tell(PortRefused(time.time(), error.strerror or str(error)))
+            return
+        self._wires.tell(Port(time.time(), self._port.port))
+
+    def _on_dial(self, request: Dial) -> None:
+        attempts = dial(request.addresses, request.port, request.answer, request.timeout_s)
+        self._wires.tell(Dialled(time.time(), [(*attempt,) for attempt in attempts]))
+
     def _on_start(self, start: Start) -> None:
         self._start = start
-        if start.reserve_port:
-            self._port = reserve_port()
-            self._wires.tell(Port(time.time(), self._port.getsockname()[1]))
+        self._lease_s = start.lease_s
 
     def _on_go(self, go: Go) -> None:
         start = self._start
@@ -120,12 +148,18 @@ class Agent:
         around = Surroundings(
             start.argv,
             start.workdir,
-            {**start.environment, **go.environment},
+            {**_own_environment(start), **start.environment, **go.environment},
             self._prctl,
             self._file_limit,
+            self._bundle_fd if start.with_rankrun else None,
         )
+        if self._port is not None:
+            self._wires.stop_serving()
+            self._port.stop_listening()
         for number, environment in start.ranks:
             self._launch(number, environment, around)
+        self._trace = Trace(start.run_id, [mark_of(self._guardian), mark_of(os.getpid())])
+        self._trace.write([mark_of(pid) for pid in self._ranks])
 
     def _launch(self, number: int, environment: dict[str, str], around: Surroundings) -> None:
         try:
@@ -225,6 +259,8 @@ class Agent:
             self._wires.drain(rank)
         if self._port is not None:
             self._port.close()
+        if self._trace is not None:
+            self._trace.remove()
         self._wires.tell(Finished(time.time()))
         self._finished = True
 
@@ -233,3 +269,23 @@ class Agent:
 
     def _note(self, what: str, detail: str) -> None:
         self._wires.tell(Note(time.time(), what, detail))
+
+
+def _welcome() -> Welcome:
+    return Welcome(
+        time_s=time.time(),
+        protocol=PROTOCOL,
+        pid=os.getpid(),
+        python=sys.version.split()[0],
+        executable=sys.executable,
+        host_name=socket.gethostname(),
+        num_gpus=facts.count_gpus(),
+        addresses=facts.list_addresses(),
+    )
+
+
+def _own_environment(start: Start) -> dict[str, str]:
+    """What the host's login gave the agent, if the ranks begin with it."""
+    if not start.own_environment:
+        return {}
+    return {portable(name): portable(value) for name, value in os.environb.items()}

@@ -11,29 +11,49 @@ from typing import NamedTuple, Union
 
 from .frames import ProtocolError, encode_text
 
-PROTOCOL = 1
+PROTOCOL = 2
 
 
 class Hello(NamedTuple):
-    """Controller: who calls. Without a word for `lease_s` the agent ends everything."""
+    """Controller: who calls, in which version."""
 
     protocol: int
-    run_id: str
-    lease_s: float | None
+
+
+class Reserve(NamedTuple):
+    """Controller: hold MASTER_PORT, this one or any; until Start, answer who dials it."""
+
+    port: int | None
+    answer: str
+
+
+class Dial(NamedTuple):
+    """Controller: try these addresses of the master at once; `answer` is what it says there."""
+
+    addresses: list[str]
+    port: int
+    answer: str
+    timeout_s: float
 
 
 class Start(NamedTuple):
     """Controller: what to start. `ranks` holds (global rank, its own variables).
 
-    `grace_s` holds when the agent must stop on its own account, told to by SIGTERM.
+    `own_environment`: a rank's environment begins with the agent's own, not with nothing.
+    `with_rankrun`: its Python can import the rankrun that the agent itself came in. From now on
+    the agent ends everything after `lease_s` without a word; `grace_s` holds when it must stop
+    on its own account, told to by SIGTERM.
     """
 
+    run_id: str
     argv: list[str]
     workdir: str
     environment: dict[str, str]
+    own_environment: bool
+    with_rankrun: bool
     ranks: list[tuple[int, dict[str, str]]]
-    reserve_port: bool
     grace_s: float
+    lease_s: float | None
 
 
 class Go(NamedTuple):
@@ -60,12 +80,16 @@ class Beat(NamedTuple):
 
 
 class Welcome(NamedTuple):
-    """Agent: the answer to Hello."""
+    """Agent: the answer to Hello. `addresses` holds (interface, address), loopback excepted."""
 
     time_s: float
     protocol: int
     pid: int
     python: str
+    executable: str
+    host_name: str
+    num_gpus: int
+    addresses: list[tuple[str, str]]
 
 
 class Port(NamedTuple):
@@ -73,6 +97,23 @@ class Port(NamedTuple):
 
     time_s: float
     port: int
+
+
+class PortRefused(NamedTuple):
+    """Agent: the port that was asked for cannot be had."""
+
+    time_s: float
+    reason: str
+
+
+class Dialled(NamedTuple):
+    """Agent: (address, why it was not the master that answered, own address, own interface).
+
+    `why` is empty where the master answered.
+    """
+
+    time_s: float
+    attempts: list[tuple[str, str, str, str]]
 
 
 class Started(NamedTuple):
@@ -131,15 +172,20 @@ class Finished(NamedTuple):
 
 
 # fmt: off
-Command = Union[Hello, Start, Go, TakeStacks, Stop, Beat]  # noqa: UP007  # Python 3.9
+Command = Union[  # noqa: UP007  # Python 3.9
+    Hello, Reserve, Dial, Start, Go, TakeStacks, Stop, Beat
+]
 Report = Union[  # noqa: UP007
-    Welcome, Port, Started, NotStarted, Exited, Counters, StacksTaken, Note, Finished
+    Welcome, Port, PortRefused, Dialled, Started, NotStarted, Exited, Counters, StacksTaken, Note,
+    Finished,
 ]
 Message = Union[Command, Report]  # noqa: UP007
 # fmt: on
 
 _MESSAGES: dict[str, type[Message]] = {
     "hello": Hello,
+    "reserve": Reserve,
+    "dial": Dial,
     "start": Start,
     "go": Go,
     "take-stacks": TakeStacks,
@@ -147,6 +193,8 @@ _MESSAGES: dict[str, type[Message]] = {
     "beat": Beat,
     "welcome": Welcome,
     "port": Port,
+    "port-refused": PortRefused,
+    "dialled": Dialled,
     "started": Started,
     "not-started": NotStarted,
     "exited": Exited,

@@ -6,6 +6,7 @@ Source of the fields: proc(5), /proc/pid/stat and /proc/pid/status.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import NamedTuple
 
 _STATES = {
@@ -24,6 +25,7 @@ class Process(NamedTuple):
 
     pid: int
     parent: int
+    session: int
     name: str
     state: str
     start_ticks: int
@@ -42,14 +44,14 @@ def parse_stat(text: str) -> Process | None:
     """The process of a line of /proc/pid/stat, whose name may hold anything.
 
     >>> parse_stat("7 (a) b) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 5566 0")
-    Process(pid=7, parent=1, name='a) b', state='S', start_ticks=5566)
+    Process(pid=7, parent=1, session=7, name='a) b', state='S', start_ticks=5566)
     """
     pid, _, rest = text.partition(" (")
     name, _, rest = rest.rpartition(") ")
     fields = rest.split()
     if len(fields) < 20:
         return None
-    return Process(int(pid), int(fields[1]), name, fields[0], int(fields[19]))
+    return Process(int(pid), int(fields[1]), int(fields[3]), name, fields[0], int(fields[19]))
 
 
 def read_process(pid: int) -> Process | None:
@@ -57,13 +59,19 @@ def read_process(pid: int) -> Process | None:
     return parse_stat(read_text(f"/proc/{pid}/stat"))
 
 
-def descendants(root: int) -> list[Process]:
-    """Every living process below `root`, parents before children; zombies left out."""
-    children: dict[int, list[Process]] = {}
+def all_processes() -> Iterator[Process]:
+    """Every process that can be seen, zombies too."""
     for entry in os.listdir("/proc"):  # noqa: PTH208
         process = read_process(int(entry)) if entry.isdigit() else None
         if process is not None:
-            children.setdefault(process.parent, []).append(process)
+            yield process
+
+
+def descendants(root: int) -> list[Process]:
+    """Every living process below `root`, parents before children; zombies left out."""
+    children: dict[int, list[Process]] = {}
+    for process in all_processes():
+        children.setdefault(process.parent, []).append(process)
     found: list[Process] = []
     frontier = [root]
     while frontier:

@@ -51,6 +51,7 @@ class Surroundings(NamedTuple):
     environment: dict[str, str]
     prctl: Prctl | None
     file_limit: tuple[int, int]
+    bundle_fd: int | None
 
 
 class Counts(NamedTuple):
@@ -115,6 +116,13 @@ class RankProcess:
             STACKS_FD: str(self._stacks_fd),
         }
         variables = {**around.environment, **environment, **handed}
+        shared = [writers[RECORD], self._page_fd, self._stacks_fd]
+        if around.bundle_fd is not None:
+            # A zip can stand on Python's path; the descriptor is the same in the rank.
+            bundle = f"/proc/self/fd/{around.bundle_fd}"
+            others = variables.get("PYTHONPATH")
+            variables["PYTHONPATH"] = f"{bundle}{os.pathsep}{others}" if others else bundle
+            shared.append(around.bundle_fd)
         parent = os.getpid()
 
         def in_child() -> None:
@@ -130,7 +138,7 @@ class RankProcess:
                 stdout=writers[STDOUT],
                 stderr=writers[STDERR],
                 start_new_session=True,
-                pass_fds=(writers[RECORD], self._page_fd, self._stacks_fd),
+                pass_fds=shared,
                 preexec_fn=in_child,  # noqa: PLW1509  # the agent has one thread
             )
         except (OSError, ValueError, subprocess.SubprocessError) as error:

@@ -8,6 +8,7 @@ import os
 import select
 import selectors
 import signal
+import socket
 import termios
 import time
 from collections.abc import Callable, Iterable
@@ -34,6 +35,7 @@ class Wires:
         self._signals: set[int] = set()
         self._pipes: dict[int, tuple[RankProcess, int]] = {}
         self._paused = False
+        self._listener_fd: int | None = None
         self.lost: str | None = None
         self.heard_at = time.monotonic()
         os.set_blocking(control_fd, False)
@@ -44,6 +46,17 @@ class Wires:
         """Send a message to the controller, in its turn."""
         self._outbox.put(encode(message))
         self._outbox.send()
+
+    def serve(self, listener: socket.socket, callback: Callable[[], None]) -> None:
+        """Call back whenever somebody dials this socket."""
+        self._listener_fd = listener.fileno()
+        self._listen(self._listener_fd, lambda _: callback())
+
+    def stop_serving(self) -> None:
+        """No more callers; before the socket is closed. Can be called without `serve`."""
+        if self._listener_fd is not None:
+            self._selector.unregister(self._listener_fd)
+            self._listener_fd = None
 
     def follow(self, rank: RankProcess) -> None:
         """Relay what a rank writes."""

@@ -1,12 +1,14 @@
 """How a plan is started, one row per launcher; each loads only when chosen."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 from ...cluster.compat import StrEnum
+from ...cluster.targets import Target
 from ..events import Event
-from ..plan import LaunchPlan
+from ..plan import LaunchPlan, ResolvedTarget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,7 @@ class Job(Protocol):
         """End at once whatever is left, and let go of it. Always called, also after `ended`."""
 
 
-class Launcher(Protocol):
+class Starter(Protocol):
     """Starts plans in one way."""
 
     def submit(self, plan: LaunchPlan) -> Job:
@@ -62,11 +64,19 @@ class Launcher(Protocol):
             LaunchError: if not even an agent can be started.
         """
 
-    def state(self, handle: JobHandle) -> JobState:
-        """What became of a job."""
 
-    def cancel(self, handle: JobHandle) -> None:
-        """End a job from any process."""
+class Launcher(Starter, Protocol):
+    """One way to reach hosts, from the target's text to a running plan."""
+
+    def resolve(self, target: Target) -> ResolvedTarget:
+        """Ask the target's hosts what only they know.
+
+        Raises:
+            LaunchError: naming every host that cannot take part, and why.
+        """
+
+    def close(self) -> None:
+        """Let go of connections that are kept from one run to the next."""
 
 
 def _local() -> Launcher:
@@ -76,3 +86,17 @@ def _local() -> Launcher:
 
 
 LAUNCHERS: dict[str, Callable[[], Launcher]] = {"local": _local}
+
+
+@contextmanager
+def opened(target: Target) -> Iterator[tuple[Launcher, ResolvedTarget]]:
+    """The target's launcher, its hosts asked; closed at the end.
+
+    Raises:
+        LaunchError: naming every host that cannot take part, and why.
+    """
+    launcher = LAUNCHERS[target.launcher]()
+    try:
+        yield launcher, launcher.resolve(target)
+    finally:
+        launcher.close()

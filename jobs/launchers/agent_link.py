@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from ..agent import messages
 from ..agent.frames import RECORD, STDERR, STDOUT, Chunk, FrameDecoder, ProtocolError
 from ..agent.messages import portable
+from ..agent.reach import Attempt
 from ..environment import MASTER_PORT
 from ..events import (
     MASTER_PORT_RESERVED,
@@ -31,22 +32,29 @@ MAX_RECORD_BYTES = 16 << 20
 _STREAMS: dict[int, Stream] = {STDOUT: "stdout", STDERR: "stderr"}
 
 
-def opening(plan: LaunchPlan, *, group_rank: int) -> bytes:
-    """What an agent is told first: who calls and what to start, but not yet to start it."""
-    hello = messages.Hello(messages.PROTOCOL, plan.run_id, plan.limits.lease_s)
-    start = messages.Start(
-        argv=[_portable(word) for word in plan.argv],
-        workdir=_portable(str(plan.workdir)),
-        environment=_portable_environment(plan.inherited),
-        ranks=[
-            (planned.rank.global_rank, _portable_environment(planned.environment))
-            for planned in plan.ranks
-            if planned.rank.group_rank == group_rank
-        ],
-        reserve_port=group_rank == 0,
-        grace_s=plan.limits.grace_s,
+def start(plan: LaunchPlan, *, group_rank: int) -> bytes:
+    """What the agent of a host has to start, but not yet to start it."""
+    own = [planned for planned in plan.ranks if planned.rank.group_rank == group_rank]
+    host = own[0].rank.host
+    argv = list(plan.argv)
+    if plan.with_rankrun and host.python is not None:
+        argv[0] = host.python
+    return messages.encode(
+        messages.Start(
+            run_id=plan.run_id,
+            argv=[_portable(word) for word in argv],
+            workdir=_portable(host.workdir or str(plan.workdir)),
+            environment=_portable_environment(plan.inherited),
+            own_environment=plan.remote,
+            with_rankrun=plan.with_rankrun,
+            ranks=[
+                (planned.rank.global_rank, _portable_environment(planned.environment))
+                for planned in own
+            ],
+            grace_s=plan.limits.grace_s,
+            lease_s=plan.limits.lease_s,
+        )
     )
-    return messages.encode(hello) + messages.encode(start)
 
 
 def go(port: int) -> bytes:
@@ -63,14 +71,17 @@ def _portable_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 class AgentLink:
-    """Decodes one agent's stream. `port` and `finished` are what the launcher acts upon."""
+    """Decodes one agent's stream. Its attributes are what a launcher acts upon."""
 
     def __init__(self, host: str) -> None:
         """`host` is the name that events carry."""
         self._host = host
         self._decoder = FrameDecoder()
         self._records: dict[int, bytearray] = {}
+        self.welcome: messages.Welcome | None = None
         self.port: int | None = None
+        self.port_refused: str | None = None
+        self.attempts: list[Attempt] | None = None
         self.finished = False
 
     def feed(self, data: bytes) -> Iterator[Event]:
@@ -114,16 +125,29 @@ class AgentLink:
             return _ALIKE[type(message)](host=self._host, **message._asdict())
         if isinstance(message, messages.Counters):
             return HostProgress(time_s=message.time_s, host=self._host, ranks=_progress(message))
-        if isinstance(message, messages.Port):
-            self.port = message.port
-            return self._event(message.time_s, MASTER_PORT_RESERVED, str(message.port))
+        return self._notice(message)
+
+    def _notice(self, message: messages.Message) -> Event:
+        """Keep what a launcher acts upon; what happened, in words."""
         if isinstance(message, messages.Welcome):
-            what = f"pid {message.pid}, Python {message.python}"
-            return self._event(message.time_s, "agent", what)
-        if isinstance(message, messages.Finished):
+            self.welcome = message
+            what, detail = "agent", f"pid {message.pid}, Python {message.python}"
+        elif isinstance(message, messages.Port):
+            self.port = message.port
+            what, detail = MASTER_PORT_RESERVED, str(message.port)
+        elif isinstance(message, messages.PortRefused):
+            self.port_refused = message.reason
+            what, detail = "port-refused", message.reason
+        elif isinstance(message, messages.Dialled):
+            self.attempts = [Attempt(*attempt) for attempt in message.attempts]
+            failures = [f"{each.address}: {each.failure}" for each in self.attempts if each.failure]
+            what, detail = "dialled", "; ".join(failures) or "all addresses answered"
+        elif isinstance(message, messages.Finished):
             self.finished = True
-            return self._event(message.time_s, "finished", "nothing of the run is left here")
-        raise ProtocolError(f"an agent does not say {message!r}")
+            what, detail = "finished", "nothing of the run is left here"
+        else:
+            raise ProtocolError(f"an agent does not say {message!r}")
+        return self._event(message.time_s, what, detail)
 
 
 # Messages whose fields are those of their event, the host excepted.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from rankrun.collectives.records import Left, Record
 from rankrun.collectives.steps import Step
 from rankrun.jobs.events import Event, RankExited, RankStarted
-from rankrun.jobs.launchers import Job, JobHandle, JobState, Launcher
+from rankrun.jobs.launchers import Job, JobHandle, Starter
 from rankrun.jobs.plan import LaunchPlan
 
 from .samples import HOST, JOINED, event, measured
@@ -52,14 +52,8 @@ class ScriptedLauncher:
         self.plans.append(plan)
         return ScriptedJob(self.scripts.pop(0))
 
-    def state(self, handle: JobHandle) -> JobState:
-        return JobState.UNKNOWN
 
-    def cancel(self, handle: JobHandle) -> None:
-        return None
-
-
-_IS_A_LAUNCHER: Launcher = ScriptedLauncher([])
+_IS_A_STARTER: Starter = ScriptedLauncher([])
 
 
 def began() -> list[Event]:

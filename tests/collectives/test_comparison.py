@@ -2,7 +2,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from rankrun.cluster.targets import parse_target
 from rankrun.collectives.comparison import (
     Toggle,
     ToggleResult,
@@ -16,6 +15,7 @@ from rankrun.collectives.spec import SuiteSpec
 from rankrun.collectives.suite_plan import SuiteRequest
 from rankrun.collectives.suite_result import SuiteResult
 
+from ..targets import local_target
 from .samples import CASE, GATHER, JOINED, measurement
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -116,7 +116,7 @@ def test_without_means_unset_wherever_it_came_from(tmp_path: Path) -> None:
     request = SuiteRequest(
         run_id="20261201-000000.000-suite-0000",
         spec=SPEC,
-        target=parse_target("local:2"),
+        target=local_target(2),
         runs=tmp_path,
         workdir=tmp_path,
         environment={"NCCL_P2P_DISABLE": "0", "PATH": "/bin"},

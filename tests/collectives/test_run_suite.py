@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from rankrun.cluster.errors import ExitCode, RunFolderError, UsageError
-from rankrun.cluster.targets import parse_target
 from rankrun.collectives.comparison import Toggle, run_toggle
 from rankrun.collectives.matrix import run_matrix
 from rankrun.collectives.matrix_cells import Outcome
@@ -27,6 +26,7 @@ from rankrun.collectives.suite_result import MatrixResult, SuiteResult
 from rankrun.jobs.plan import Limits
 from rankrun.jobs.run_folder import RunFolder, new_run_id
 
+from ..targets import local_target
 from .samples import Recorder
 
 SPEC = SuiteSpec(
@@ -46,7 +46,7 @@ def request(runs: Path, ranks: int = 2, **changes: Any) -> SuiteRequest:
     return SuiteRequest(
         run_id=new_run_id("suite"),
         spec=replace(SPEC, **changes),
-        target=parse_target(f"local:{ranks}"),
+        target=local_target(ranks),
         runs=runs,
         workdir=runs,
         environment=dict(os.environ),

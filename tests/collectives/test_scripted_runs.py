@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from rankrun.cluster.errors import ExitCode
-from rankrun.cluster.targets import parse_target
 from rankrun.collectives.comparison import Toggle, run_toggle
 from rankrun.collectives.matrix import run_matrix
 from rankrun.collectives.matrix_cells import Outcome
@@ -18,6 +17,7 @@ from rankrun.jobs.events import Event
 from rankrun.jobs.plan import Limits
 from rankrun.jobs.run_folder import RunFolder
 
+from ..targets import local_target
 from .samples import MISMATCH, Recorder, measured
 from .scripted import RANKS, ScriptedLauncher, began, crashed, ended, reported, right
 
@@ -26,7 +26,7 @@ def request(runs: Path, **spec: Any) -> SuiteRequest:
     return SuiteRequest(
         run_id="run",
         spec=SuiteSpec(operations=("barrier",), sizes_bytes=(8,), **spec),
-        target=parse_target(f"local:{RANKS}"),
+        target=local_target(RANKS),
         runs=runs,
         workdir=runs,
         environment={},
@@ -112,7 +112,7 @@ def test_a_matrix_has_no_summary_before_all_of_it_is_done(tmp_path: Path) -> Non
     asked = SuiteRequest(
         run_id="run",
         spec=SuiteSpec(mode=Mode.MATRIX, operations=("barrier", "broadcast"), sizes_bytes=(8,)),
-        target=parse_target(f"local:{RANKS}"),
+        target=local_target(RANKS),
         runs=tmp_path,
         workdir=tmp_path,
         environment={},

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from rankrun.cluster.errors import RunFolderError
-from rankrun.cluster.targets import parse_target
 from rankrun.collectives.matrix_cells import Casualty, Outcome
 from rankrun.collectives.records import to_line
 from rankrun.collectives.spec import Mode, SuiteSpec
@@ -20,6 +19,7 @@ from rankrun.jobs.plan import plan_document
 from rankrun.jobs.results import write_results
 from rankrun.jobs.run_folder import RunFolder
 
+from ..targets import local_target
 from .samples import measured
 
 Change = Callable[[dict[str, Any]], object]
@@ -31,7 +31,7 @@ def stored(tmp_path: Path, mode: Mode = Mode.SWEEP) -> tuple[SuitePlan, RunFolde
         SuiteRequest(
             run_id="run",
             spec=SuiteSpec(mode=mode, operations=("all_reduce", "barrier"), sizes_bytes=(8, 64)),
-            target=parse_target("local:2"),
+            target=local_target(2),
             runs=tmp_path,
             workdir=tmp_path,
             environment={},

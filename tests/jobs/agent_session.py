@@ -18,6 +18,7 @@ from rankrun.jobs.agent.messages import (
     Hello,
     Message,
     Port,
+    Reserve,
     Start,
     decode,
     encode,
@@ -75,8 +76,19 @@ class AgentSession:
         environment = {"PATH": os.environ["PATH"], "TORCHELASTIC_RUN_ID": self.run_id}
         numbers = [(rank, {"RANK": str(rank)}) for rank in range(ranks)]
         self.say(
-            Hello(PROTOCOL, self.run_id, lease_s),
-            Start(list(argv), "/", environment, numbers, reserve_port=True, grace_s=0.5),
+            Hello(PROTOCOL),
+            Reserve(None, ""),
+            Start(
+                run_id=self.run_id,
+                argv=list(argv),
+                workdir="/",
+                environment=environment,
+                own_environment=False,
+                with_rankrun=False,
+                ranks=numbers,
+                grace_s=0.5,
+                lease_s=lease_s,
+            ),
         )
 
     def launch(self, argv: Sequence[str], *, ranks: int = 1, lease_s: float | None = None) -> None:

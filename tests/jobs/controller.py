@@ -11,9 +11,8 @@ import sys
 from pathlib import Path
 
 from rankrun.cluster.hosts import Host
-from rankrun.cluster.targets import Target
 from rankrun.jobs.launch import run_launch
-from rankrun.jobs.plan import Limits, PlanRequest, build_plan
+from rankrun.jobs.plan import Limits, PlanRequest, ResolvedTarget, build_plan
 
 
 def main() -> int:
@@ -23,7 +22,7 @@ def main() -> int:
         PlanRequest(
             run_id=Path(run_folder).name,
             argv=tuple(command),
-            target=Target(text=f"local:{ranks}", launcher="local", hosts=(host,)),
+            target=ResolvedTarget(text=f"local:{ranks}", launcher="local", hosts=(host,)),
             run_folder=Path(run_folder),
             workdir=Path.cwd(),
             environment=os.environ,

@@ -12,11 +12,10 @@ from typing import Any
 
 from rankrun.cluster.diagnosis.findings import Finding
 from rankrun.cluster.hosts import Host
-from rankrun.cluster.targets import Target
 from rankrun.jobs.events import Event, RankOutput
 from rankrun.jobs.observers import Observer, StopRequest
 from rankrun.jobs.outcomes import RunResult
-from rankrun.jobs.plan import LaunchPlan, Limits, PlanRequest, build_plan
+from rankrun.jobs.plan import LaunchPlan, Limits, PlanRequest, ResolvedTarget, build_plan
 from rankrun.jobs.run_folder import RunFolder, new_run_id
 from rankrun.jobs.supervise import run_job
 
@@ -43,7 +42,7 @@ def local_plan(
         PlanRequest(
             run_id=new_run_id("test"),
             argv=tuple(argv),
-            target=Target(text=f"local:{ranks}", launcher="local", hosts=(host,)),
+            target=ResolvedTarget(text=f"local:{ranks}", launcher="local", hosts=(host,)),
             run_folder=run_folder,
             workdir=Path.cwd(),
             environment=os.environ if environment is None else environment,

@@ -138,7 +138,7 @@ def test_noise_from_the_controller_ends_everything(noise: bytes) -> None:
 
 def test_another_protocol_is_refused() -> None:
     with session() as agent:
-        agent.say(Hello(PROTOCOL + 1, "x", None))
+        agent.say(Hello(PROTOCOL + 1))
         assert str(PROTOCOL + 1) in notes(agent.hear_out(), "stopping")[0]
 
 

@@ -6,12 +6,12 @@ import pytest
 from rankrun.cluster.errors import UsageError
 from rankrun.cluster.hosts import Host
 from rankrun.cluster.secrets import MASK
-from rankrun.cluster.targets import Target
 from rankrun.jobs.environment import CONTRACT, PORT_AT_START
 from rankrun.jobs.plan import (
     LaunchPlan,
     Limits,
     PlanRequest,
+    ResolvedTarget,
     build_plan,
     plan_document,
     render_plan,
@@ -36,7 +36,7 @@ def request(**changes: object) -> PlanRequest:
     defaults: dict[str, object] = {
         "run_id": "20261201-000000.000-launch-0000",
         "argv": ("python", "train.py", "--token", "abc", "it's"),
-        "target": Target(text="made", launcher="local", hosts=uneven),
+        "target": ResolvedTarget(text="made", launcher="local", hosts=uneven),
         "run_folder": Path("/runs/20261201-000000.000-launch-0000"),
         "workdir": Path("/work dir"),
         "environment": {"PATH": "/bin", "NCCL_ALGO": "Ring", "HF_TOKEN": "abc", "RANK": "77"},

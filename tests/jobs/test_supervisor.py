@@ -19,7 +19,7 @@ from rankrun.jobs.events import (
     RankStarted,
     Stream,
 )
-from rankrun.jobs.launchers import Job, JobHandle, JobState, Launcher
+from rankrun.jobs.launchers import Job, JobHandle, Starter
 from rankrun.jobs.observers import Observer, StopRequest
 from rankrun.jobs.outcomes import End, RunResult
 from rankrun.jobs.plan import LaunchPlan, Limits
@@ -88,14 +88,8 @@ class FakeLauncher:
             raise LaunchError("no agent for you")
         return self.job
 
-    def state(self, handle: JobHandle) -> JobState:
-        return JobState.UNKNOWN
 
-    def cancel(self, handle: JobHandle) -> None:
-        return None
-
-
-_IS_A_LAUNCHER: Launcher = FakeLauncher(None)
+_IS_A_STARTER: Starter = FakeLauncher(None)
 
 
 @dataclass

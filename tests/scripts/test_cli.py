@@ -241,7 +241,7 @@ def test_secrets_are_masked_where_they_are_shown(tmp_path: Path) -> None:
 
 
 def test_completion_is_offered(tmp_path: Path) -> None:
-    done = rankrun("--show-completion", cwd=tmp_path, SHELL="/bin/bash")
+    done = rankrun(cwd=tmp_path, _RANKRUN_COMPLETE="source_bash")
     words = rankrun(
         cwd=tmp_path,
         _RANKRUN_COMPLETE="complete_bash",
@@ -249,6 +249,7 @@ def test_completion_is_offered(tmp_path: Path) -> None:
         COMP_CWORD="1",
     )
     assert done.returncode == 0, done.stderr
+    assert "complete" in done.stdout
     assert "suite" in words.stdout
 
 
