@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Stream: TypeAlias = Literal["stdout", "stderr"]
+STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 
 # Values of HostEvent.what that somebody acts upon; the agent's own are in its code.
 MASTER_PORT_RESERVED = "master-port"

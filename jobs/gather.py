@@ -8,6 +8,7 @@ from typing import Any
 from ..cluster.diagnosis.findings import Evidence, Finding, Severity, Subject, SubjectKind
 from ..cluster.errors import ExitCode
 from .events import (
+    STREAMS,
     Event,
     HostProgress,
     RankExited,
@@ -30,7 +31,6 @@ RUN_FOLDER_FULL = "run-folder-full"
 MAX_TEXT_BYTES = 4 << 10
 
 _FLUSH_BYTES = 64 << 10
-_STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 
 # A finished line, and which of the rank's streams it came from.
 Echo = Callable[[str, Stream], None]
@@ -146,7 +146,7 @@ class Gatherer:
 
     def _on_other(self, event: Event) -> None:
         if isinstance(event, RankStarted):
-            for stream in _STREAMS:
+            for stream in STREAMS:
                 self.writer.append(self._folder.log(event.rank, stream), b"")
         elif isinstance(event, RankNotStarted):
             self.writer.append(
@@ -158,7 +158,7 @@ class Gatherer:
             self._end_lines(event.rank)
 
     def _end_lines(self, rank: int) -> None:
-        for stream in _STREAMS:
+        for stream in STREAMS:
             lines = self._lines.pop((rank, stream), None)
             if lines is not None:
                 self._show(rank, stream, lines.flush())

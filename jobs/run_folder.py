@@ -4,6 +4,7 @@
     environment.json     the resolved environment per rank, secrets masked
     suite.json           what the suite was asked to do (suite runs)
     handle.json          launcher and job id: enough to watch or cancel from another shell
+    controller.log       what the controller of a detached run says
     events.jsonl         everything that happened, in order of arrival, with time, host and rank
     ranks/N.stdout.log   what rank N wrote, byte for byte; likewise N.stderr.log
     ranks/N.stacks.txt   rank N's Python stacks, taken when the run hung
@@ -31,11 +32,19 @@ from typing import Any
 from ..cluster.errors import RunFolderError
 
 RUNS_VARIABLE = "RANKRUN_RUNS"
+# The run id that a detached process has to use, so that who started it knows where to look.
+RUN_ID_VARIABLE = "RANKRUN_DETACHED_RUN_ID"
 DEFAULT_RUNS = "rankrun-runs"
 
 
 def new_run_id(kind: str, *, now_s: float | None = None) -> str:
-    """A run id that sorts by time, in UTC: `20261201-031541.123-suite-9f3c`."""
+    """A run id that sorts by time, in UTC: `20261201-031541.123-suite-9f3c`.
+
+    A detached run has the one that its shell was told.
+    """
+    chosen = os.environ.pop(RUN_ID_VARIABLE, None)
+    if chosen is not None:
+        return chosen
     now = datetime.fromtimestamp(time.time() if now_s is None else now_s, tz=timezone.utc)
     stamp = f"{now:%Y%m%d-%H%M%S}.{now.microsecond // 1000:03d}"
     return f"{stamp}-{kind}-{os.urandom(2).hex()}"
@@ -98,6 +107,11 @@ class RunFolder:
     def handle(self) -> Path:
         """handle.json."""
         return self.path / "handle.json"
+
+    @property
+    def controller_log(self) -> Path:
+        """controller.log."""
+        return self.path / "controller.log"
 
     @property
     def events(self) -> Path:

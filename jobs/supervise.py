@@ -6,6 +6,7 @@ from dataclasses import asdict
 from signal import Signals
 
 from ..cluster.errors import ExitCode, LaunchError
+from .controllers import Controller
 from .events import AGENT_LOST, MASTER_PORT_RESERVED, Event, HostEvent
 from .folder_writer import FolderWriter
 from .gather import Echo, Gatherer
@@ -20,7 +21,7 @@ from .signals import noted_signals
 from .story import Story
 from .verdict import RunFacts, judge
 
-HANDLE_SCHEMA = "rankrun.handle/1"
+HANDLE_SCHEMA = "rankrun.handle/2"
 
 TICK_S = 0.1
 
@@ -212,7 +213,12 @@ class Supervisor:
 
     def _write_handle(self, job: Job) -> None:
         path = self._writer.folder.handle
-        self._writer.write_json(path, {"schema": HANDLE_SCHEMA, **asdict(job.handle)})
+        document = {
+            "schema": HANDLE_SCHEMA,
+            **asdict(job.handle),
+            "controller": asdict(Controller.this_process()),
+        }
+        self._writer.write_json(path, document)
 
     def _write_environment(self, port: int) -> None:
         path = self._writer.folder.environment

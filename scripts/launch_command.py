@@ -48,6 +48,7 @@ def launch(
     grace: options.GraceOption = DEFAULT_GRACE_S,
     quiet: options.QuietOption = False,
     runs: options.RunsOption = None,
+    detach: options.DetachOption = False,
     dry_run: options.DryRunOption = False,
 ) -> None:
     """Run a command on every rank, with torchrun's environment; keep every line of every rank.
@@ -57,6 +58,9 @@ def launch(
     """
     argv = checked_command(command or ())
     settings = options.settings_of(env, nccl)
+    if detach and not dry_run:
+        options.detached("launch", runs, "--quiet")
+        return
     run_id = new_run_id("launch")
     with opened(parse_target(target)) as (launcher, resolved):
         plan = build_plan(

@@ -20,6 +20,11 @@ COMMANDS = {
     "launch": "launch_command",
     "env": "environment_command",
     "results": "results_command",
+    "ls": "ls_command",
+    "status": "status_command",
+    "logs": "logs_command",
+    "attach": "attach_command",
+    "cancel": "cancel_command",
 }
 
 

@@ -1,12 +1,15 @@
 """Options that several commands share."""
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ..jobs.run_folder import new_run_id, runs_directory
 from ..jobs.settings import parse_nccl_settings, parse_settings
+from .outputs import print_text
 
 # Infinity, which JSON cannot hold, is above it, and so is what the system's clocks cannot count.
 MAX_S = 365 * 86_400
@@ -54,6 +57,21 @@ RunsOption = Annotated[
         show_default=False,
     ),
 ]
+RunArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="[RUN]",
+        help="Its folder, its id, the end of its id, or last: the newest.",
+        show_default=False,
+    ),
+]
+DetachOption = Annotated[
+    bool,
+    typer.Option(
+        "--detach",
+        help="Return once the ranks were submitted; see ls, status, logs, attach, cancel.",
+    ),
+]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Print the plan that would be executed; start nothing.")
 ]
@@ -80,6 +98,21 @@ GraceOption = Annotated[
 QuietOption = Annotated[
     bool, typer.Option("-q", "--quiet", help="Do not echo the ranks' output; the files have it.")
 ]
+
+
+# For connections, queues and the start of agents.
+DETACH_S = 600.0
+
+
+def detached(kind: str, runs: Path | None, *extra: str) -> None:
+    """This very command line again, in the background, with `extra` options, without --detach."""
+    from ..jobs.detach import detach  # noqa: PLC0415  # rarely needed
+
+    run_folder = runs_directory(runs) / new_run_id(kind)
+    command, *words = sys.argv[1:]
+    words.remove("--detach")  # the first: what may follow is the command of the ranks
+    detach([command, *extra, *words], run_folder=run_folder, timeout_s=DETACH_S)
+    print_text(f"{run_folder.name}\nrun folder: {run_folder}\n")
 
 
 def settings_of(env: list[str] | None, nccl: list[str] | None) -> dict[str, str]:

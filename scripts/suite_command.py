@@ -209,6 +209,7 @@ def suite(
     ] = START_UP_S,
     deadline: options.DeadlineOption = None,
     runs: options.RunsOption = None,
+    detach: options.DetachOption = False,
     dry_run: options.DryRunOption = False,
 ) -> None:
     """Prove every collective right and time it.
@@ -240,6 +241,9 @@ def suite(
         raise UsageError("--csv: only for the sweep; --show, --matrix and --toggle have --json")
     compared = None if toggle is None else parse_toggle(toggle)
     settings = options.settings_of(env, nccl)
+    if detach and not dry_run:
+        options.detached("suite", runs)
+        return
     with opened(parse_target(target)) as (launcher, resolved):
         request = SuiteRequest(
             run_id=new_run_id("suite"),

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from ...cluster.compat import StrEnum
 from ...cluster.targets import Target
 from ..events import Event
 from ..plan import LaunchPlan, ResolvedTarget
@@ -13,18 +12,10 @@ from ..plan import LaunchPlan, ResolvedTarget
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHandle:
-    """A small saved value: any process can watch or cancel the run by it."""
+    """A small saved value: what the launcher calls the run."""
 
     launcher: str
     job_id: str
-
-
-class JobState(StrEnum):
-    """What is known of a job from outside."""
-
-    RUNNING = "running"
-    ENDED = "ended"
-    UNKNOWN = "unknown"
 
 
 class Job(Protocol):
@@ -32,7 +23,7 @@ class Job(Protocol):
 
     @property
     def handle(self) -> JobHandle:
-        """What another process needs to watch or cancel it."""
+        """What the launcher calls it."""
 
     @property
     def ended(self) -> bool:

@@ -20,8 +20,8 @@ _WRITE_BYTES = 1 << 16
 class Wire(Protocol):
     """Bytes to and from an agent. Nothing here waits but `how_it_ended`, for seconds at most."""
 
-    def fileno(self) -> int:
-        """A descriptor that is readable when `read` has something to give."""
+    def fileno(self) -> int | None:
+        """A descriptor that is readable when `read` has something to give; None: just try."""
 
     def read(self) -> bytes | None:
         """What came in; None: nothing now; empty: the agent's side is closed."""

@@ -4,6 +4,7 @@ import selectors
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from typing import TypeAlias
 
 from ..agent import messages
@@ -15,6 +16,7 @@ from .agent_link import go
 # How soon words that did not fit are tried again: a channel does not say when it can be written.
 _RETRY_S = 0.01
 _LOOK_S = 1.0
+_TICK_S = 0.1
 
 Condition: TypeAlias = Callable[[AgentConnection], bool]
 
@@ -36,10 +38,7 @@ class AgentJob:
         self._so_far = list(so_far)
         self._told_to_go = False
         self._look_at = 0.0
-        self._selector = selectors.DefaultSelector()
-        self._descriptors = {each: each.wire.fileno() for each in connections}
-        for connection, descriptor in self._descriptors.items():
-            self._selector.register(descriptor, selectors.EVENT_READ, connection)
+        self._listening = Listening(connections)
         self._heart = Heart(connections, every_s=lease_s / 4) if lease_s is not None else None
 
     @property
@@ -57,9 +56,10 @@ class AgentJob:
             connection.flush()
         if so_far:
             return
-        ready = self._selector.select(min(timeout_s, _RETRY_S) if unsent else timeout_s)
-        for connection in self._all_once_a_second() or [key.data for key, _ in ready]:
-            yield from self._receive(connection)
+        ready = self._listening.wait(min(timeout_s, _RETRY_S) if unsent else timeout_s)
+        for connection in self._all_once_a_second() or ready:
+            yield from connection.receive()
+            self._go_when_ready()
 
     def request_stacks(self, *, abort: bool) -> None:
         """Ask every living rank for its stacks."""
@@ -73,10 +73,10 @@ class AgentJob:
         """End every agent and all below it, if they are still there."""
         if self._heart is not None:
             self._heart.stop()
-        for connection in list(self._descriptors):
-            self._forget(connection)
-            connection.close()
-        self._selector.close()
+        self._listening.close()
+        for connection in self._connections:
+            if not connection.over:
+                connection.close()
 
     def _all_once_a_second(self) -> Sequence[AgentConnection]:
         """All of them when it is time to notice who is silent."""
@@ -85,18 +85,6 @@ class AgentJob:
             return ()
         self._look_at = now + _LOOK_S
         return self._connections
-
-    def _receive(self, connection: AgentConnection) -> Iterator[Event]:
-        if connection not in self._descriptors:
-            return
-        yield from connection.receive()
-        self._go_when_ready()
-        if connection.over:
-            self._forget(connection)
-
-    def _forget(self, connection: AgentConnection) -> None:
-        """Wait no more for an agent that is gone or about to be."""
-        self._selector.unregister(self._descriptors.pop(connection))
 
     def _go_when_ready(self) -> None:
         """The ranks start when the port is known that they will meet at."""
@@ -144,19 +132,42 @@ def wait_for_all(
     """Listen until every agent has said what is awaited, or is lost; what was heard meanwhile."""
     until = time.monotonic() + timeout_s
     heard: list[Event] = []
-    with selectors.DefaultSelector() as selector:
-        for connection in connections:
-            selector.register(connection.wire, selectors.EVENT_READ, connection)
+    with closing(Listening(connections)) as listening:
         while waiting := [each for each in connections if not each.over and not done(each)]:
             if time.monotonic() > until:
                 break
             for connection in waiting:
                 connection.flush()
             unsent = any(each.has_more_to_send for each in waiting)
-            for key, _ in selector.select(_RETRY_S if unsent else 0.1):
-                connection = key.data
-                descriptor = key.fd
+            for connection in listening.wait(_RETRY_S if unsent else _TICK_S):
                 heard.extend(connection.receive())
-                if connection.over:
-                    selector.unregister(descriptor)
     return heard
+
+
+class Listening:
+    """Which agents have something to say. Those whose wire cannot be waited for always may."""
+
+    def __init__(self, connections: Sequence[AgentConnection]) -> None:
+        """Begin to listen."""
+        self._selector = selectors.DefaultSelector()
+        self._unwaitable = []
+        self._descriptors = {}
+        for connection in connections:
+            descriptor = connection.wire.fileno()
+            if descriptor is None:
+                self._unwaitable.append(connection)
+            else:
+                self._descriptors[connection] = descriptor
+                self._selector.register(descriptor, selectors.EVENT_READ, connection)
+
+    def wait(self, timeout_s: float) -> list[AgentConnection]:
+        """Who can be received from, after at most so long."""
+        for connection in [each for each in self._descriptors if each.over]:
+            self._selector.unregister(self._descriptors.pop(connection))
+        waits_s = min(timeout_s, _TICK_S) if self._unwaitable else timeout_s
+        ready = [key.data for key, _ in self._selector.select(waits_s)]
+        return ready + [each for each in self._unwaitable if not each.over]
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._selector.close()

@@ -1,7 +1,6 @@
 """Ranks on this machine: the agent is a child process in its own session."""
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +10,10 @@ from ...cluster.hosts import Host, HostEntry
 from ...cluster.targets import Target
 from ..agent import messages
 from ..agent.ending import end_everything_below
-from ..agent.kernel import send, signal_name
-from ..agent.processes import read_process
+from ..agent.kernel import signal_name
 from ..plan import LaunchPlan, ResolvedTarget
 from ..run_folder import RunFolder
-from . import JobHandle, JobState
+from . import JobHandle
 from .agent_connection import READ_BYTES, AgentConnection
 from .agent_job import AgentJob
 from .agent_link import start
@@ -62,21 +60,11 @@ class LocalLauncher:
         connection.tell(messages.Hello(messages.PROTOCOL))
         connection.tell(messages.Reserve(None, ""))
         connection.put(start(plan, group_rank=0))
-        handle = JobHandle(launcher="local", job_id=_job_id(agent.pid))
+        handle = JobHandle(launcher="local", job_id=str(agent.pid))
         return AgentJob(handle, [connection], lease_s=plan.limits.lease_s)
 
     def close(self) -> None:
         """Nothing is kept."""
-
-    def state(self, handle: JobHandle) -> JobState:
-        """Whether the agent still runs."""
-        return JobState.ENDED if _agent_pid(handle) is None else JobState.RUNNING
-
-    def cancel(self, handle: JobHandle) -> None:
-        """Ask the agent to end its ranks; nothing if it is gone."""
-        pid = _agent_pid(handle)
-        if pid is not None:
-            send(pid, signal.SIGTERM)
 
 
 def _this_host(entry: HostEntry) -> Host:
@@ -157,19 +145,6 @@ def _start_agent(run_id: str, log: Path) -> subprocess.Popen[bytes]:
             bufsize=0,
             start_new_session=True,
         )
-
-
-def _job_id(pid: int) -> str:
-    process = read_process(pid)
-    return f"{pid}:{process.start_ticks if process else 0}"
-
-
-def _agent_pid(handle: JobHandle) -> int | None:
-    """The agent's process id; None if it ended, even if another process has its number now."""
-    pid = int(handle.job_id.partition(":")[0])
-    process = read_process(pid)
-    alive = process is not None and process.state not in "ZX"
-    return pid if alive and _job_id(pid) == handle.job_id else None
 
 
 def _how_it_ended(code: int | None) -> str:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from rankrun.cluster.errors import RankrunError
 from rankrun.jobs.agent.processes import descendants
-from rankrun.jobs.launchers import JobHandle, JobState
-from rankrun.jobs.launchers.local import LocalLauncher
+from rankrun.jobs.controllers import Controller
 from rankrun.jobs.outcomes import End
 from rankrun.jobs.plan import Limits
 from rankrun.jobs.run_folder import RunFolder
+from rankrun.jobs.runs import RunState, load_run
 
 from .running import (
     Run,
@@ -189,24 +190,29 @@ def test_a_silent_agent_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "has said nothing" in run.finding("agent-lost").message
 
 
-def test_the_handle_lets_others_watch_and_cancel(tmp_path: Path) -> None:
-    controller = start_controller(tmp_path, READY_AND_WAIT)
-    controller.wait_for_output(b"ready", 2)
-    saved = controller.folder.read_json(controller.folder.handle)
-    handle = JobHandle(launcher=saved["launcher"], job_id=saved["job_id"])
-    launcher = LocalLauncher()
-    assert launcher.state(handle) is JobState.RUNNING
-    pid, ticks = handle.job_id.split(":")
-    stale = replace(handle, job_id=f"{pid}:{int(ticks) + 1}")
-    assert launcher.state(stale) is JobState.ENDED
-    launcher.cancel(stale)
-    assert launcher.state(handle) is JobState.RUNNING
-    launcher.cancel(handle)
-    code, _, err = controller.end()
+def test_another_shell_watches_and_cancels_a_run(tmp_path: Path) -> None:
+    process = start_controller(tmp_path, READY_AND_WAIT)
+    process.wait_for_output(b"ready", 2)
+    run = load_run(process.folder.path)
+    assert run.state is RunState.RUNNING
+    assert run.controller is not None
+    stale = replace(run.controller, start_ticks=run.controller.start_ticks + 1)
+    assert stale.alive is False
+    stale.cancel()
+    assert run.state is RunState.RUNNING
+    run.controller.cancel()
+    code, _, err = process.end()
     assert code == 143
     assert "SIGTERM" in err
-    assert launcher.state(handle) is JobState.ENDED
-    assert survivors(controller.run_id) == []
+    assert load_run(process.folder.path).state is RunState.ENDED
+    assert survivors(process.run_id) == []
+
+
+def test_a_run_that_is_led_from_elsewhere_is_cancelled_there() -> None:
+    elsewhere = Controller(host="elsewhere", pid=1, start_ticks=1)
+    assert elsewhere.alive is None
+    with pytest.raises(RankrunError, match="led from elsewhere"):
+        elsewhere.cancel()
 
 
 def test_the_deadline_names_who_still_runs(tmp_path: Path) -> None:
@@ -273,12 +279,6 @@ def test_a_suspended_rank_is_seen_as_such(tmp_path: Path, with_channel: bool) ->
     assert run.result.exit_code == 124
     assert "T (stopped)" in run.folder.stacks(0).read_text()
     assert "T (stopped)" in run.finding("deadline-exceeded").evidence[0].text
-
-
-def test_an_agent_is_gone_when_its_run_is(tmp_path: Path) -> None:
-    saved = run_local(tmp_path / "run", ("true",)).folder
-    handle = JobHandle(launcher="local", job_id=saved.read_json(saved.handle)["job_id"])
-    assert LocalLauncher().state(handle) is JobState.ENDED
 
 
 def test_a_lease_is_prolonged_while_the_controller_lives(tmp_path: Path) -> None:

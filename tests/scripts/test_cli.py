@@ -25,7 +25,7 @@ def rankrun(*arguments: str, cwd: Path, **variables: str) -> subprocess.Complete
     )
 
 
-@pytest.mark.parametrize("command", ["", "suite", "launch", "env", "results"])
+@pytest.mark.parametrize("command", ["", "suite", "launch", "env", "results", "ls", "status", "logs", "attach", "cancel"])
 def test_help_is_as_written(command: str, tmp_path: Path) -> None:
     """Run with REWRITE_GOLDEN=1 after a wanted change."""
     done = rankrun(*command.split(), "--help", cwd=tmp_path)
