@@ -32,13 +32,15 @@ class Limits:
     `deadline_s` bounds the whole run, of which earlier launches took `elapsed_s`. `grace_s`
     passes between asking the ranks to end (SIGTERM) and killing them. `lease_s` is how long an
     agent lives without a word from its controller; an agent that is a child of it needs none,
-    it sees the pipe close.
+    it sees the pipe close. `alone_s` is for agents that outlive their controller: so long after
+    a rank failed they end the others by themselves.
     """
 
     deadline_s: float | None = None
     elapsed_s: float = 0.0
     grace_s: float = DEFAULT_GRACE_S
     lease_s: float | None = None
+    alone_s: float | None = None
 
     def after(self, elapsed_s: float) -> "Limits":
         """What is left of them for a launch so much later in the same run."""

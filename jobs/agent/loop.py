@@ -25,6 +25,8 @@ from .messages import (
     Message,
     Note,
     NotStarted,
+    Ping,
+    Pong,
     Port,
     PortRefused,
     Reserve,
@@ -43,6 +45,8 @@ from .traces import Trace, end_earlier_runs, mark_of
 from .wires import Wires
 
 _COUNTERS_S = 0.5
+# The exit code of an agent that had to end its ranks because one failed and nobody was there.
+FAILED_ALONE = 75
 # How long an agent that was not yet told what to start waits for another word.
 _IDLE_S = 60.0
 
@@ -66,11 +70,14 @@ class Agent:
         self._launched = False
         self._childless = True
         self._finished = False
+        self._alone_at: float | None = None
+        self._failed_alone = False
         self._stopping = Stopping()
         self._leftovers = Leftovers(self._note)
         self._stacks = stacks.StacksTaker()
         self._duties: dict[type[Message], Callable[[Any], None]] = {
             Hello: self._on_hello,
+            Ping: self._on_ping,
             Reserve: self._on_reserve,
             Dial: self._on_dial,
             Start: self._on_start,
@@ -92,7 +99,7 @@ class Agent:
                 self._on_signals(signals)
             self._on_time(time.monotonic())
         self._wires.flush()
-        return 0
+        return FAILED_ALONE if self._failed_alone else 0
 
     def _timeout_s(self) -> float:
         now = time.monotonic()
@@ -120,6 +127,9 @@ class Agent:
             self._note("earlier-run-ended", process)
         if not self._is_subreaper:
             self._note("limited", "no prctl: processes that detach themselves may be left over")
+
+    def _on_ping(self, ping: Ping) -> None:
+        self._wires.tell(Pong(time.time(), ping.sent_s))
 
     def _on_reserve(self, reserve: Reserve) -> None:
         try:
@@ -220,6 +230,9 @@ class Agent:
                 "out-of-memory", f"rank {rank.rank} died as the kernel's OOM killer was at work"
             )
         self._wires.tell(Exited(time.time(), rank.rank, code, rank.told_to_end))
+        alone_s = self._start.alone_s if self._start is not None else None
+        if code and not rank.told_to_end and alone_s is not None and self._alone_at is None:
+            self._alone_at = time.monotonic() + alone_s
 
     # What time brings
 
@@ -232,7 +245,7 @@ class Agent:
             self._counters_at = now + _COUNTERS_S
             self._oom_kills = (self._oom_kills[1], count_oom_kills())
             self._tell_counters(now)
-        if self._launched and not self._finished and not any(self._living()):
+        if self._launched and not self._waits_for_word and not any(self._living()):
             self._finish(now)
 
     def _check_controller(self, now: float) -> None:
@@ -240,6 +253,14 @@ class Agent:
             self._end_all(self._wires.lost)
         elif self._lease_s is not None and now - self._wires.heard_at > self._lease_s:
             self._end_all(f"no word from the controller for {self._lease_s:g} s")
+        elif self._waits_for_word and now > (self._alone_at or now):
+            self._failed_alone = True
+            self._end_all("a rank failed, and no controller said what to do")
+
+    @property
+    def _waits_for_word(self) -> bool:
+        """Whether a rank failed and the controller has yet to say what to do."""
+        return self._alone_at is not None and not self._stopping.requested
 
     def _end_all(self, reason: str) -> None:
         self._on_stop(Stop(reason, 0.0))

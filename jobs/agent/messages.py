@@ -42,7 +42,8 @@ class Start(NamedTuple):
     `own_environment`: a rank's environment begins with the agent's own, not with nothing.
     `with_rankrun`: its Python can import the rankrun that the agent itself came in. From now on
     the agent ends everything after `lease_s` without a word; `grace_s` holds when it must stop
-    on its own account, told to by SIGTERM.
+    on its own account, told to by SIGTERM. After a rank failed it waits `alone_s` for the
+    controller to say what to do, then ends everything and leaves with a code that says so.
     """
 
     run_id: str
@@ -54,6 +55,7 @@ class Start(NamedTuple):
     ranks: list[tuple[int, dict[str, str]]]
     grace_s: float
     lease_s: float | None
+    alone_s: float | None
 
 
 class Go(NamedTuple):
@@ -79,6 +81,12 @@ class Beat(NamedTuple):
     """Controller: I live."""
 
 
+class Ping(NamedTuple):
+    """Controller: what does your clock say? `sent_s` comes back as it is."""
+
+    sent_s: float
+
+
 class Welcome(NamedTuple):
     """Agent: the answer to Hello. `addresses` holds (interface, address), loopback excepted."""
 
@@ -90,6 +98,13 @@ class Welcome(NamedTuple):
     host_name: str
     num_gpus: int
     addresses: list[tuple[str, str]]
+
+
+class Pong(NamedTuple):
+    """Agent: the answer to Ping."""
+
+    time_s: float
+    sent_s: float
 
 
 class Port(NamedTuple):
@@ -173,13 +188,14 @@ class Finished(NamedTuple):
 
 # fmt: off
 Command = Union[  # noqa: UP007  # Python 3.9
-    Hello, Reserve, Dial, Start, Go, TakeStacks, Stop, Beat
+    Hello, Ping, Reserve, Dial, Start, Go, TakeStacks, Stop, Beat
 ]
 Report = Union[  # noqa: UP007
-    Welcome, Port, PortRefused, Dialled, Started, NotStarted, Exited, Counters, StacksTaken, Note,
-    Finished,
+    Welcome, Pong, Port, PortRefused, Dialled, Started, NotStarted, Exited, Counters,
+    StacksTaken, Note, Finished,
 ]
 Message = Union[Command, Report]  # noqa: UP007
+COMMANDS = (Hello, Ping, Reserve, Dial, Start, Go, TakeStacks, Stop, Beat)
 # fmt: on
 
 _MESSAGES: dict[str, type[Message]] = {
@@ -191,6 +207,8 @@ _MESSAGES: dict[str, type[Message]] = {
     "take-stacks": TakeStacks,
     "stop": Stop,
     "beat": Beat,
+    "ping": Ping,
+    "pong": Pong,
     "welcome": Welcome,
     "port": Port,
     "port-refused": PortRefused,

@@ -2,6 +2,7 @@
 
 import secrets
 import socket
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -10,13 +11,14 @@ from ...cluster.hosts import Host, HostEntry
 from ...cluster.targets import LOOPBACK_ADDRESS, LOOPBACK_INTERFACE
 from ..agent import messages
 from ..agent.messages import Welcome
-from ..events import Event
+from ..events import Event, HostEvent
 from .agent_connection import AgentConnection
 from .agent_job import Condition, wait_for_all
 from .reachability import Meeting, candidates, choose, explain
 
 _DIAL_S = 3.0
 _ANSWER_S = 10.0
+_EXCHANGES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,16 @@ class AgentGroup:
             LaunchError: naming the hosts whose agents do not.
         """
         self._await(lambda agent: agent.link.welcome is not None, "start the agent", timeout_s)
+        for number in range(1, _EXCHANGES + 1):
+            self._compare_clocks(number)
+        self.heard += [_clock_event(agent) for agent in self.agents]
+
+    def _compare_clocks(self, number: int) -> None:
+        for agent in self.agents:
+            agent.tell(messages.Ping(time.time()))
+        self._await(
+            lambda agent: agent.link.clock.num_exchanges >= number, "tell the time", _ANSWER_S
+        )
 
     def resolve_hosts(self, *, port: int | None) -> tuple[Host, ...]:
         """Find where the ranks meet; `port` is MASTER_PORT if it has to be a certain one.
@@ -149,6 +161,12 @@ def refuse(troubles: Sequence[str], what: str) -> None:
     if troubles:
         lines = "\n".join(f"  {line}" for line in troubles)
         raise LaunchError(f"{len(troubles)} {what}\n{lines}")
+
+
+def _clock_event(agent: AgentConnection) -> Event:
+    clock = agent.link.clock
+    detail = f"{clock.offset_s:+.6f} s, within {clock.uncertainty_s or 0.0:.6f} s"
+    return HostEvent(time_s=time.time(), host=agent.host, what="clock-offset", detail=detail)
 
 
 def _numeric(entry: HostEntry) -> str | None:

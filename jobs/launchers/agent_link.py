@@ -4,6 +4,7 @@ No descriptors here: a launcher carries the bytes (a pipe, an SSH channel, files
 """
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 
 from ..agent import messages
@@ -26,6 +27,7 @@ from ..events import (
     Stream,
 )
 from ..plan import LaunchPlan
+from .host_clock import HostClock
 
 MAX_RECORD_BYTES = 16 << 20
 
@@ -53,6 +55,7 @@ def start(plan: LaunchPlan, *, group_rank: int) -> bytes:
             ],
             grace_s=plan.limits.grace_s,
             lease_s=plan.limits.lease_s,
+            alone_s=plan.limits.alone_s,
         )
     )
 
@@ -78,6 +81,7 @@ class AgentLink:
         self._host = host
         self._decoder = FrameDecoder()
         self._records: dict[int, bytearray] = {}
+        self.clock = HostClock()
         self.welcome: messages.Welcome | None = None
         self.port: int | None = None
         self.port_refused: str | None = None
@@ -85,16 +89,25 @@ class AgentLink:
         self.finished = False
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """The events that `data` completes.
+        """The events that `data` completes, in the controller's time.
 
         Raises:
             ProtocolError: if the other side is no agent of this version.
         """
         for frame in self._decoder.feed(data):
             if isinstance(frame, Chunk):
-                yield from self._chunk(frame)
-            else:
-                yield self._translate(messages.decode(frame))
+                yield from self._chunk(frame._replace(time_s=self.clock.here(frame.time_s)))
+                continue
+            message = messages.decode(frame)
+            if isinstance(message, messages.Pong):
+                self.clock.add(sent_s=message.sent_s, host_s=message.time_s, received_s=time.time())
+                continue
+            yield self._translate(self._timed_here(message))
+
+    def _timed_here(self, message: messages.Message) -> messages.Message:
+        if isinstance(message, messages.COMMANDS):
+            return message  # no agent says these
+        return message._replace(time_s=self.clock.here(message.time_s))
 
     def _chunk(self, chunk: Chunk) -> Iterator[Event]:
         if chunk.stream != RECORD:

@@ -72,7 +72,14 @@ class AgentSession:
         assert self.process.stdin is not None
         self.process.stdin.close()
 
-    def prepare(self, argv: Sequence[str], *, ranks: int = 1, lease_s: float | None = None) -> None:
+    def prepare(
+        self,
+        argv: Sequence[str],
+        *,
+        ranks: int = 1,
+        lease_s: float | None = None,
+        alone_s: float | None = None,
+    ) -> None:
         environment = {"PATH": os.environ["PATH"], "TORCHELASTIC_RUN_ID": self.run_id}
         numbers = [(rank, {"RANK": str(rank)}) for rank in range(ranks)]
         self.say(
@@ -88,11 +95,19 @@ class AgentSession:
                 ranks=numbers,
                 grace_s=0.5,
                 lease_s=lease_s,
+                alone_s=alone_s,
             ),
         )
 
-    def launch(self, argv: Sequence[str], *, ranks: int = 1, lease_s: float | None = None) -> None:
-        self.prepare(argv, ranks=ranks, lease_s=lease_s)
+    def launch(
+        self,
+        argv: Sequence[str],
+        *,
+        ranks: int = 1,
+        lease_s: float | None = None,
+        alone_s: float | None = None,
+    ) -> None:
+        self.prepare(argv, ranks=ranks, lease_s=lease_s, alone_s=alone_s)
         port = self.hear(Port).port
         self.say(Go({"MASTER_PORT": str(port)}))
 

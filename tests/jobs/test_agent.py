@@ -9,11 +9,13 @@ import pytest
 
 from rankrun.jobs.agent.frames import STDOUT, Chunk
 from rankrun.jobs.agent.kernel import reserve_port
+from rankrun.jobs.agent.loop import FAILED_ALONE
 from rankrun.jobs.agent.messages import (
     PROTOCOL,
     Beat,
     Counters,
     Exited,
+    Finished,
     Go,
     Hello,
     Message,
@@ -239,3 +241,23 @@ def test_an_agent_that_was_told_nothing_leaves_in_order() -> None:
         agent.hang_up()
         agent.hear_out()
     assert agent.process.returncode == 0
+
+
+@pytest.mark.parametrize("others", ["time.sleep(600)", "pass"])
+def test_a_failure_that_no_controller_answers_ends_the_other_ranks(others: str) -> None:
+    program = f"import os, sys, time\nif os.environ['RANK'] == '1': sys.exit(3)\n{others}"
+    with AgentSession(new_run_id("test")) as agent:
+        agent.launch([sys.executable, "-c", program], ranks=2, alone_s=0.2)
+        while agent.listen():
+            pass
+        assert isinstance(agent.heard[-1], Finished)
+        assert agent.process.wait(60) == FAILED_ALONE
+        assert "no controller" in agent.hear(Note, lambda note: note.what == "stopping").detail
+
+
+def test_a_failure_that_the_controller_answers_is_its_affair() -> None:
+    with AgentSession(new_run_id("test")) as agent:
+        agent.launch([sys.executable, "-c", "raise SystemExit(3)"], alone_s=60)
+        agent.hear(Exited)
+        agent.say(Stop("rank 0 failed", 0.0))
+        agent.hear_out()

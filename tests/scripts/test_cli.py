@@ -25,7 +25,10 @@ def rankrun(*arguments: str, cwd: Path, **variables: str) -> subprocess.Complete
     )
 
 
-@pytest.mark.parametrize("command", ["", "suite", "launch", "env", "results", "ls", "status", "logs", "attach", "cancel"])
+COMMANDS = ["", "suite", "launch", "env", "results", "ls", "status", "logs", "attach", "cancel"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_is_as_written(command: str, tmp_path: Path) -> None:
     """Run with REWRITE_GOLDEN=1 after a wanted change."""
     done = rankrun(*command.split(), "--help", cwd=tmp_path)
