@@ -4,6 +4,7 @@
     ├── UsageError (ValueError)  exit code 2: the caller's mistake
     ├── RunFolderError           the run folder cannot be made, written or read
     ├── LaunchError              the agent or the ranks could not be started
+    ├── ConnectError             a host cannot be reached or logged in to over SSH
     ├── OutputError              a document or a table cannot be written where it should go
     ├── BackendError             on a rank: no such backend or device as was asked for
     └── RefusedError             on a rank: the backend refuses what every backend does
@@ -47,6 +48,18 @@ class RunFolderError(RankrunError):
 
 class LaunchError(RankrunError):
     """The agent or the ranks could not be started."""
+
+
+class ConnectError(RankrunError):
+    """A host cannot be reached or logged in to over SSH, or refuses to start a program.
+
+    `transient`: the same attempt may well succeed a moment later (a server under load).
+    """
+
+    def __init__(self, message: str, *, transient: bool = False) -> None:
+        """`message` is one line that begins with the host."""
+        super().__init__(message)
+        self.transient = transient
 
 
 class OutputError(RankrunError):

@@ -39,4 +39,5 @@ def test_exit_codes() -> None:
     assert errors.UsageError("x").exit_code == 2
     assert errors.RunFolderError("x").exit_code == 3
     assert errors.LaunchError("x").exit_code == 3
+    assert errors.ConnectError("x").exit_code == 3
     assert isinstance(errors.UsageError("x"), ValueError)

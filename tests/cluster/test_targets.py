@@ -61,3 +61,28 @@ def test_visible_gpus(four_gpus: Path, visible: str | None, count: int) -> None:
 
 def test_no_driver_no_gpu(tmp_path: Path) -> None:
     assert count_visible_gpus({"CUDA_VISIBLE_DEVICES": "0"}, proc=tmp_path / "none") == 0
+
+
+def test_ssh_hosts_in_the_order_written_with_slots_where_said() -> None:
+    target = parse_target("ssh:node[2-3]*2,alice@gpu1", environment={})
+    assert target.launcher == "ssh"
+    assert [(host.name, host.slots) for host in target.hosts] == [
+        ("node2", 2),
+        ("node3", 2),
+        ("alice@gpu1", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("ssh:", "no hosts"),
+        ("ssh:a,a", "named twice"),
+        ("ssh:a*2,a", "named twice"),
+        ("ssh:a*0", "no host name"),
+        ("ssh:-oProxyCommand=x", "no host name"),
+    ],
+)
+def test_bad_ssh_targets(text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        parse_target(text, environment={})

@@ -1,0 +1,1 @@
+"""What files and expressions say of hosts."""
