@@ -1,7 +1,7 @@
 """`--env`, `--nccl` and `--toggle`: variables that a user sets for a run."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ..cluster.errors import UsageError
 
@@ -28,6 +28,28 @@ def parse_settings(texts: Iterable[str], *, option: str = "--env") -> dict[str, 
             raise UsageError(f"{option} {name}: the value holds a NUL byte, which no variable can")
         settings[name] = value
     return settings
+
+
+def forward_settings(texts: Iterable[str], environment: Mapping[str, str]) -> list[str]:
+    """KEY alone becomes KEY=VALUE with the value that it has here.
+
+    So a secret reaches the ranks without being on any command line.
+
+    >>> forward_settings(["A=1", "TOKEN"], {"TOKEN": "t"})
+    ['A=1', 'TOKEN=t']
+
+    Raises:
+        UsageError: for a KEY that is not set here.
+    """
+    return [_forwarded(text, environment) for text in texts]
+
+
+def _forwarded(text: str, environment: Mapping[str, str]) -> str:
+    if "=" in text or not _NAME.fullmatch(text):
+        return text
+    if text not in environment:
+        raise UsageError(f"--env {text}: not set here; export it first, or write {text}=VALUE")
+    return f"{text}={environment[text]}"
 
 
 def parse_nccl_settings(texts: Iterable[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..jobs.run_folder import new_run_id, runs_directory
-from ..jobs.settings import parse_nccl_settings, parse_settings
+from ..jobs.settings import forward_settings, parse_nccl_settings, parse_settings
 from .outputs import print_text
 
 # Infinity, which JSON cannot hold, is above it, and so is what the system's clocks cannot count.
@@ -32,13 +32,17 @@ TargetOption = Annotated[
         "-t",
         "--target",
         metavar="TARGET",
-        help="Where to run: local, local:N. Default: local, one rank per GPU, else 4.",
+        help="Where to run: local, local:N, ssh:HOSTS. Default: local, one rank per GPU, else 4.",
         show_default=False,
     ),
 ]
 EnvOption = Annotated[
     list[str] | None,
-    typer.Option("--env", metavar="KEY=VALUE", help="Set a variable on all ranks. Repeatable."),
+    typer.Option(
+        "--env",
+        metavar="KEY[=VALUE]",
+        help="Set a variable on all ranks; KEY alone: as it is here. Repeatable.",
+    ),
 ]
 NcclOption = Annotated[
     list[str] | None,
@@ -117,7 +121,7 @@ def detached(kind: str, runs: Path | None, *extra: str) -> None:
 
 def settings_of(env: list[str] | None, nccl: list[str] | None) -> dict[str, str]:
     """The variables of --env and --nccl."""
-    return parse_settings(env or ()) | parse_nccl_settings(nccl or ())
+    return parse_settings(forward_settings(env or (), os.environ)) | parse_nccl_settings(nccl or ())
 
 
 def inherited_environment() -> dict[str, str]:

@@ -76,7 +76,13 @@ def _local() -> Launcher:
     return LocalLauncher()
 
 
-LAUNCHERS: dict[str, Callable[[], Launcher]] = {"local": _local}
+def _ssh() -> Launcher:
+    from .ssh import SshLauncher  # noqa: PLC0415  # loads paramiko
+
+    return SshLauncher()
+
+
+LAUNCHERS: dict[str, Callable[[], Launcher]] = {"local": _local, "ssh": _ssh}
 
 
 @contextmanager

@@ -3,7 +3,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankrun.cluster.errors import UsageError
-from rankrun.jobs.settings import parse_nccl_settings, parse_settings, parse_toggle
+from rankrun.jobs.settings import (
+    forward_settings,
+    parse_nccl_settings,
+    parse_settings,
+    parse_toggle,
+)
 
 values = st.text(st.characters(exclude_characters="\0"))
 
@@ -41,3 +46,9 @@ def test_toggle() -> None:
     assert parse_toggle("GLOO_SOCKET_IFNAME=eth0") == ("GLOO_SOCKET_IFNAME", "eth0")
     with pytest.raises(UsageError, match="--toggle"):
         parse_toggle("no name")
+
+
+def test_a_name_alone_takes_its_value_from_here() -> None:
+    assert forward_settings(["TOKEN", "A=x=y"], {"TOKEN": "a b"}) == ["TOKEN=a b", "A=x=y"]
+    with pytest.raises(UsageError, match="export it first"):
+        forward_settings(["TOKEN"], {})
