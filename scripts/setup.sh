@@ -30,6 +30,15 @@ need_packages() {
     fi
 }
 
+# need_programs PROGRAM:PACKAGE...: the packages of those that are not there.
+need_programs() {
+    local pair packages=() PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+    for pair in "$@"; do
+        command -v "${pair%%:*}" >/dev/null 2>&1 || packages+=("${pair#*:}")
+    done
+    [ ${#packages[@]} = 0 ] || need_packages "${packages[@]}"
+}
+
 # setup EXTRA: .venv with rankrun (editable) and its extra ('' or '[test]'), torch as pinned.
 setup() {
     local extra=$1 python stamp=.venv/.rankrun-setup fingerprint

@@ -59,6 +59,14 @@ def test_root_gets_it_installed(tmp_path: Path) -> None:
     assert "install -y -qq python3-venv" in (tmp_path / "log").read_text()
 
 
+def test_only_the_packages_of_missing_programs_are_needed(tmp_path: Path) -> None:
+    path = programs(tmp_path, id="echo 1000", here="exit 0")
+    code, output = bash("need_programs here:openssh-client not-here:munge", path=path)
+    assert code == 3
+    assert "missing: munge. As root" in output
+    assert bash("need_programs here:openssh-client", path=path) == (0, "")
+
+
 @pytest.fixture
 def prepared(tmp_path: Path) -> Path:
     """A checkout with a finished setup whose tools all succeed."""
